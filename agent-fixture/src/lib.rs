@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use fleet_agent_ground::{JobController, Link, resource};
 use fleet_api::crds::{Side, definitions};
-use fleet_apiserver::{ApiServer, Config};
+use fleet_apiserver::{Access, ApiServer, Config};
 use fleet_informer::Source;
 use kube::{
     Api, Client,
@@ -33,7 +33,7 @@ impl Drop for Fixture {
 
 /// A server with the named definitions of its side only. Making them takes a second without
 /// optimisation, so the tests of one process share them.
-async fn server(side: Side, names: &[&str]) -> (ApiServer, Client) {
+async fn server(side: Side, names: &[&str], access: Access) -> (ApiServer, Client) {
     static HUB: OnceLock<Vec<Value>> = OnceLock::new();
     static MEMBER: OnceLock<Vec<Value>> = OnceLock::new();
     let all = match side {
@@ -41,7 +41,7 @@ async fn server(side: Side, names: &[&str]) -> (ApiServer, Client) {
         Side::Member => MEMBER.get_or_init(|| definitions(side)),
     };
     let crds = all.iter().filter(|one| names.contains(&fleet_api::crds::name(one))).cloned().collect();
-    let config = Config { crds, ..Config::default() };
+    let config = Config { crds, access, ..Config::default() };
     let server = ApiServer::open(config).await.expect("a server in memory");
     let client = Client::new(server.router(), "default");
     (server, client)
@@ -50,6 +50,15 @@ async fn server(side: Side, names: &[&str]) -> (ApiServer, Client) {
 impl Fixture {
     /// Servers; the hub has the cluster's namespace.
     pub async fn new(controllers: &[JobController]) -> Self {
+        Self::start(controllers, Access::AlwaysAllow).await
+    }
+
+    /// The member asks its roles who may do what; the fixture's own client is an administrator.
+    pub async fn with_roles() -> Self {
+        Self::start(&[], Access::Rbac).await
+    }
+
+    async fn start(controllers: &[JobController], access: Access) -> Self {
         let mut kinds = vec!["pytorchjobs.kubeflow.org", "numatopologies.nodeinfo.volcano.sh"];
         for controller in controllers {
             match controller {
@@ -63,8 +72,8 @@ impl Fixture {
                 _ => {}
             }
         }
-        let (hub_server, hub) = server(Side::Hub, &["works.fleet.dev"]).await;
-        let (member_server, member) = server(Side::Member, &kinds).await;
+        let (hub_server, hub) = server(Side::Hub, &["works.fleet.dev"], Access::AlwaysAllow).await;
+        let (member_server, member) = server(Side::Member, &kinds, access).await;
         let shutdown = CancellationToken::new();
         let fixture = Self { hub, member, shutdown, _servers: [hub_server, member_server] };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-east"}});

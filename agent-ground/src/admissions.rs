@@ -1,4 +1,4 @@
-//! Which Volcano Jobs their queues have let in: decided by the scheduler, read by the job controller.
+//! Admission of Volcano Jobs to their queues: the scheduler decides, the job controller reads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Let in, or why not.
+/// Admitted, or why not.
 pub type Verdict = Result<(), String>;
 
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ struct Inner {
 }
 
 impl Admissions {
-    /// The scheduler's word on the job of this uid; `None` takes it back.
+    /// Sets the scheduler's verdict on the job with this uid; `None` removes it.
     pub fn set(&self, job: &str, verdict: Option<Verdict>) {
         // Nothing under the lock can panic.
         let mut inner = self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,12 +38,12 @@ impl Admissions {
         self.inner.changed.notify_one();
     }
 
-    /// The last word; `None` before the first.
+    /// The current verdict; `None` before the first.
     pub fn get(&self, job: &str) -> Option<Verdict> {
         self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner).0.get(job).cloned()
     }
 
-    /// Waits for news and returns the jobs concerned.
+    /// Waits for changes and returns the jobs concerned.
     pub async fn changed(&self) -> BTreeSet<String> {
         loop {
             let news =

@@ -1,18 +1,18 @@
-//! One request with the bound that every request has.
+//! One request with a timeout.
 
 use std::{future::Future, time::Duration};
 
-/// Longest wait for the answer to one request, watches excepted.
+/// Timeout of one request, watches excepted.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A call that did not end well, or not in time.
+/// A request that failed or timed out.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error("no answer within {} s", CALL_TIMEOUT.as_secs())]
     TimedOut,
-    /// What was to be sent could not be made.
+    /// The request could not be built.
     #[error("{0}")]
     Local(String),
 }
@@ -30,12 +30,16 @@ impl CallError {
         self.code() == Some(404)
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 }
 
-/// Runs one request with the bound that every request has.
+/// Runs one request with the timeout.
 ///
 /// # Errors
 /// The request's own error, or `TimedOut`.

@@ -1,6 +1,7 @@
-//! Feeds of the core: what an API server holds, as a stream into a bounded channel of what is new and what is gone.
+//! Feeds of the core: the objects of an API server, as a bounded channel of changes and deletions.
 //!
-//! The informer lists and watches, a mirror says what that means; what it keeps of an object here is that it stands.
+//! The informer lists and watches, and a mirror interprets the result; of each object the mirror only keeps
+//! that it exists.
 
 use std::{fmt::Debug, future::Future};
 
@@ -10,17 +11,17 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-/// What is told of a kind.
+/// A change of a kind.
 #[derive(Clone, Debug)]
 pub enum Event<K> {
     /// New, or another version.
     Apply(K),
     Gone(Key),
-    /// Everything there is has been told.
+    /// All existing objects have been reported.
     Listed,
 }
 
-/// Feeds `sink` until `shutdown` is cancelled or `sink` says that nobody listens any more (`false`).
+/// Feeds `sink` until `shutdown` is cancelled, or until `sink` returns `false` because the receiver is gone.
 pub async fn run<K, F, S>(feed: Feed<K>, shutdown: CancellationToken, sink: F)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -32,7 +33,7 @@ where
     let take = |news| {
         let told = match news {
             News::Change(change) => take(&mut mirror, change, || source.went_back("an object went back")),
-            // A member without the definition has none, and nothing waits for a listing of them.
+            // A member without the definition has no objects, and no list will come.
             News::NotServed if !is_listed => vec![Event::Listed],
             News::NotServed => Vec::new(),
         };
@@ -56,7 +57,7 @@ fn take<K: Resource>(mirror: &mut Mirror<()>, change: Change<K>, went_back: impl
     if outcome.restored {
         went_back();
     }
-    // Who came first is served first.
+    // First come, first served.
     objects.sort_by_key(|object| object.meta().creation_timestamp.as_ref().map(|time| time.0));
     let gone = outcome.changed.into_iter().map(|changed| changed.key).filter(|key| !mirror.contains_key(key));
     let mut told: Vec<Event<K>> = gone.map(Event::Gone).collect();

@@ -1,6 +1,6 @@
-//! Kinds of jobs whose controllers the agent brings.
+//! Kinds of jobs for which the agent has controllers.
 
-/// Job kinds the agent can bring a controller for, to members without an operator of their own.
+/// Kinds of jobs for which the agent can run a controller, in members without an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobController {
     PyTorchJob,

@@ -1,8 +1,8 @@
-//! Nodes and pods as lean types: only the fields that placing needs are read, so that a watch over a
-//! whole member stays cheap.
+//! Nodes and pods as lean types: only the fields that placement needs are parsed, so that watching a whole
+//! member is cheap.
 //!
-//! A field that this build does not know never breaks a watch: an unknown toleration tolerates nothing,
-//! an unknown affinity term matches nothing.
+//! An unknown field never breaks a watch: an unknown toleration tolerates nothing, an unknown affinity term
+//! matches nothing.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -44,7 +44,7 @@ pub struct LeanPodSpec {
     pub containers: Vec<LeanContainer>,
     pub init_containers: Vec<LeanContainer>,
     pub overhead: Amounts,
-    /// Requests of the pod as a whole.
+    /// Pod-level requests.
     pub resources: LeanRequirements,
 }
 
@@ -118,7 +118,7 @@ pub struct LeanCondition {
     pub status: String,
 }
 
-/// Resource name to quantity, as text or as a number.
+/// Resource name to quantity, as a string or a number.
 #[derive(Clone, Debug, Default)]
 pub struct Amounts(pub BTreeMap<String, String>);
 
@@ -151,7 +151,7 @@ impl<'de> Deserialize<'de> for Amounts {
     }
 }
 
-/// A text, or a number as text: without a tree in between.
+/// A string, or a number as a string, without an intermediate tree.
 struct Text(String);
 
 impl<'de> Deserialize<'de> for Text {
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Text {
 
 impl Amounts {
     /// # Errors
-    /// The first text that is not a quantity.
+    /// The first invalid quantity.
     pub fn parse(&self) -> Result<Resources, QuantityError> {
         Resources::parse(self.0.iter().map(|(name, text)| (name.as_str(), text.as_str())))
     }
@@ -194,7 +194,7 @@ impl LeanRequirements {
     /// A limit without a request is a request, as API servers default it.
     ///
     /// # Errors
-    /// The first text that is not a quantity.
+    /// The first invalid quantity.
     pub fn requests(&self) -> Result<Resources, QuantityError> {
         let mut requests = self.limits.parse()?;
         for (name, amount) in self.requests.parse()?.iter() {
@@ -204,7 +204,7 @@ impl LeanRequirements {
     }
 }
 
-/// Metadata without managed fields and the like; of its owners the one that controls it.
+/// Metadata without managed fields and the like; of the owners only the controller.
 fn lean_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,12 +1,14 @@
-//! What the rooms of the agent stand on: requests with a bound, objects and pods as far as they are read, feeds and queues,
-//! and the handles by which rooms speak to each other ([`Admissions`], [`Reservations`], [`Owned`], [`Terms`],
+//! Foundations of the agent's crates: requests with timeouts, lean objects and pods, feeds and queues, and
+//! the handles through which the crates communicate ([`Admissions`], [`Reservations`], [`Owned`], [`Terms`],
 //! [`LeaseClock`]).
 //!
-//! A handle is data with an owner: one room writes it, others read. Deliberately absent: any decision about an object.
+//! A handle is data with an owner: one crate writes it, others read. Deliberately absent: decisions about
+//! objects.
 
 mod admissions;
 mod call;
 mod clock;
+mod counts;
 mod events;
 mod job_controller;
 pub mod lean;
@@ -27,6 +29,7 @@ pub mod volcano;
 pub use admissions::{Admissions, Verdict};
 pub use call::{CALL_TIMEOUT, CallError, call};
 pub use clock::{Backoff, Clock};
+pub use counts::{AgentMetrics, Counts, WorkOutcome};
 pub use events::{Event, run as feed_events};
 pub use job_controller::JobController;
 pub use link::Link;
@@ -38,4 +41,4 @@ pub use queue::{Next, Queue};
 pub use sorted::Sorted;
 pub use standing::{LeaseClock, LeaseState, Standing};
 pub use terms::{IDENTITY_CONFIG_MAP, Terms};
-pub use turns::{ObjectKey, Shown, Turn, check, follow, key_of, show, take};
+pub use turns::{ObjectKey, Shown, Turn, check, follow, is_same_but_status, key_of, show, take};

@@ -1,4 +1,4 @@
-//! One of the agent's two API servers: how it is asked and followed.
+//! One of the agent's two API servers: its client and its feeds.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// `cluster` is the member's name, which begins the names of feeds.
+    /// `cluster` is the member's name, the prefix of feed names.
     pub fn new(client: Client, source: Source, cluster: &str) -> Self {
         Self { client, source, cluster: cluster.into() }
     }
@@ -23,7 +23,7 @@ impl Link {
         &self.cluster
     }
 
-    /// A feed from this server. `name` says what of.
+    /// A feed from this server; `name` describes its objects.
     pub fn feed<K>(&self, api: Api<K>, selection: Selection, name: &str) -> Feed<K> {
         Feed { source: self.source.clone(), api, selection, name: format!("{}/{name}", self.cluster) }
     }

@@ -1,5 +1,5 @@
-//! What the controllers read of pods and jobs: only the fields that decide something, so that a watch
-//! over many pods stays cheap.
+//! Pods and jobs as the controllers read them: only the fields that matter for decisions, so that watching
+//! many pods is cheap.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use kube::discovery::ApiResource;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A job or another owner of pods. Spec and status stay JSON, because a custom resource keeps a quantity
-/// as it was written.
+/// A job or another owner of pods. Spec and status stay JSON, because a custom resource keeps a quantity as
+/// it was written.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Object {
     pub metadata: ObjectMeta,
@@ -17,13 +17,13 @@ pub struct Object {
     pub spec: Value,
     #[serde(default)]
     pub status: Value,
-    /// Fields beside spec and status, which a Command has.
+    /// Fields beside spec and status; a Command has some.
     #[serde(flatten)]
     pub rest: serde_json::Map<String, Value>,
 }
 
-/// A pod without its spec and its managed fields. Of a pod that nobody controls only its identity is kept: no
-/// controller looks at more, and a watch keeps all pods.
+/// A pod without its spec and its managed fields. For a pod without a controller only its identity is kept:
+/// no controller needs more, and a watch caches all pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawPod")]
 pub struct Pod {
@@ -83,7 +83,7 @@ impl From<RawPod> for Pod {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     pub phase: String,
-    /// Why it is so, such as `Evicted`.
+    /// The reason of the status, such as `Evicted`.
     pub reason: String,
     pub conditions: Vec<PodCondition>,
     pub container_statuses: Vec<ContainerStatus>,
@@ -145,7 +145,7 @@ impl Object {
 }
 
 impl Pod {
-    /// Whose it is and how far, without what only the job's own controller asks for.
+    /// Owner and phase, without the details that only the job's own controller needs.
     pub fn outline(self) -> Self {
         let Self { metadata: meta, status } = self;
         let metadata = ObjectMeta {
@@ -192,7 +192,7 @@ impl Pod {
         self.is_running() && self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True")
     }
 
-    /// Exit code of the container that ended worst, when any has ended.
+    /// Exit code of the container that ended worst, if any has ended.
     pub fn exit_code(&self) -> Option<i64> {
         self.terminated().map(|end| end.exit_code).max()
     }
@@ -202,7 +202,7 @@ impl Pod {
         self.terminated().filter_map(|end| end.finished_at.as_deref()?.parse().ok()).max()
     }
 
-    /// Exit code of the first container, when it has ended.
+    /// Exit code of the first container, if it has ended.
     pub fn first_exit_code(&self) -> Option<i64> {
         Some(self.status.container_statuses.first()?.state.terminated.as_ref()?.exit_code)
     }
@@ -233,7 +233,7 @@ pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Makes a type with `metadata` one that kube's watches and requests take, for any resource.
+/// Lets kube's watches and requests use a type with `metadata` for any resource.
 macro_rules! dynamic_resource {
     ($type:ty) => {
         impl kube::Resource for $type {
@@ -268,7 +268,7 @@ macro_rules! dynamic_resource {
 dynamic_resource!(Object);
 dynamic_resource!(Pod);
 
-/// The resource of a kind whose plural is known.
+/// The resource of a kind with a known plural.
 pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     ApiResource {

@@ -1,5 +1,5 @@
-//! The jobs that Fleet made in this member and for which places are held: shown by the watches of `works`, read by the
-//! core, which knows by them the pods that other controllers make.
+//! Jobs that Fleet created in this member and that have held places: provided by the watches of `works`, read
+//! by the core to identify the pods that other controllers create.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,11 +20,11 @@ pub struct OwnedJob {
     pub namespace: String,
     pub name: String,
     pub reservation: String,
-    /// When it was made: pods of an earlier run are older.
+    /// When it was created: pods of an earlier run are older.
     pub created: Option<Timestamp>,
 }
 
-/// Shared by whoever knows of jobs and whoever asks.
+/// Shared by the writer and the readers.
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
     inner: Arc<Inner>,
@@ -40,12 +40,12 @@ struct Inner {
 struct Known {
     /// By kind, then by uid.
     jobs: BTreeMap<(String, String), BTreeMap<String, Arc<OwnedJob>>>,
-    /// What has changed since [`Owned::news`], by uid.
+    /// Changes since [`Owned::news`], by uid.
     news: BTreeMap<String, Option<Arc<OwnedJob>>>,
 }
 
 impl Owned {
-    /// Takes in what is told of the objects of a kind that Fleet made.
+    /// Applies a change of the objects of a kind that Fleet created.
     pub fn take(&self, api_version: &str, kind: &str, change: &Change<DynamicObject>) {
         if !WorkloadKind::of(api_version, kind).is_job() {
             return;
@@ -82,12 +82,12 @@ impl Owned {
         }
     }
 
-    /// What has changed since the last time: a job, or its end.
+    /// Changes since the last call: a job, or its end.
     pub fn news(&self) -> BTreeMap<String, Option<Arc<OwnedJob>>> {
         std::mem::take(&mut self.lock().news)
     }
 
-    /// Waits until there may be news.
+    /// Waits until there may be changes.
     pub async fn changed(&self) {
         self.inner.changed.notified().await;
     }

@@ -1,16 +1,16 @@
-//! What the member's administrator lets the hub do in this member. Pure.
+//! What the hub may do in this member, as its administrator configured it. Pure.
 //!
-//! The agent applies with its own rights, which are wide. It therefore applies only the binding's own object and
-//! what that may depend on, in the binding's namespace, of kinds and in namespaces that the administrator allows.
-//! The hub keeps the same rules; a hub that was taken over must not be a way into every member.
-//! Deliberately absent: what an object asks for (the hub's and the scheduler's).
+//! The agent applies objects with its own rights, which are wide. Therefore it applies only the binding's own
+//! object and its dependencies, in the binding's namespace, and only kinds and namespaces that the
+//! administrator allows. The hub enforces the same rules, but a compromised hub must not give access to every
+//! member. Deliberately absent: the content of objects (the hub and the scheduler check it).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{names, work::WorkSpec};
 use serde_json::Value;
 
-/// Kinds that are applied unless the administrator says otherwise, as `Kind` or `Kind.group`.
+/// Kinds that are applied by default, as `Kind` or `Kind.group`.
 pub const DEFAULT_KINDS: [&str; 12] = [
     "ConfigMap",
     "Deployment.apps",
@@ -26,10 +26,10 @@ pub const DEFAULT_KINDS: [&str; 12] = [
     "TFJob.kubeflow.org",
 ];
 
-/// Kinds that go along with a job because its pods name them.
+/// Kinds that are sent with a job because its pods reference them.
 const DEPENDENCIES: [&str; 4] = ["ConfigMap", "PersistentVolumeClaim", "Secret", "ServiceAccount"];
 
-/// Namespaces of the cluster itself: only those named in full are used.
+/// Namespaces of the cluster itself: used only if their full name is listed.
 const OF_THE_CLUSTER: [&str; 4] = ["kube-", "fleet-system", "openshift-", "istio-system"];
 
 /// The administrator's rules for one member.
@@ -37,29 +37,29 @@ const OF_THE_CLUSTER: [&str; 4] = ["kube-", "fleet-system", "openshift-", "istio
 pub struct Permits {
     /// Kinds that may be applied, as `Kind` or `Kind.group`; `*` allows every kind.
     pub kinds: BTreeSet<String>,
-    /// Namespaces that may be used: full names, or beginnings that end with `*`. Namespaces of the cluster itself
-    /// (`kube-*`, `fleet-system`, `openshift-*`, `istio-system`) are used only where they are named in full.
+    /// Namespaces that may be used: full names, or prefixes with `*`. Namespaces of the cluster itself
+    /// (`kube-*`, `fleet-system`, `openshift-*`, `istio-system`) are used only if their full name is listed.
     pub namespaces: BTreeSet<String>,
     /// Whether `conflictResolution: Overwrite` may take over objects that Fleet did not make.
     pub overwrite: bool,
-    /// User under whose rights objects are written, with `{namespace}` in place of their namespace, such as
-    /// `system:serviceaccount:{namespace}:fleet`; `None`: the agent's own.
+    /// User under whose rights jobs and their dependencies are created and changed, with `{namespace}` in
+    /// place of their namespace, such as `system:serviceaccount:{namespace}:fleet`; `None`: the agent itself.
     pub impersonate: Option<String>,
     /// Nodes that the hub may keep for cells of virtual clusters.
     pub cell_nodes: CellNodes,
 }
 
-/// Which nodes the hub may keep for cells, so that the member's own pods stay off them.
+/// Which nodes the hub may keep for cells, and thereby for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellNodes {
-    /// Labels that such a node has; none: any node.
+    /// Labels that such a node must have; empty: any node.
     pub selector: BTreeMap<String, String>,
-    /// How many of them at most; `None`: all.
+    /// Their maximum number; `None`: no limit.
     pub max: Option<usize>,
 }
 
 impl CellNodes {
-    /// Whether a node with these labels is one of them.
+    /// Whether a node with these labels may be kept.
     pub fn select(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
     }
@@ -69,7 +69,7 @@ impl CellNodes {
     }
 }
 
-/// The rule, by its flags.
+/// The rule, in terms of its flags.
 impl std::fmt::Display for CellNodes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut rules = Vec::new();
@@ -106,7 +106,7 @@ impl Permits {
     /// Whether a namespace may be used.
     ///
     /// # Errors
-    /// Which rule forbids it, as a sentence.
+    /// The rule that forbids it, as a sentence.
     pub fn namespace(&self, namespace: &str) -> Result<(), String> {
         if self.namespaces.contains(namespace) {
             return Ok(());
@@ -116,7 +116,7 @@ impl Permits {
             .any(|own| namespace == *own || (own.ends_with('-') && namespace.starts_with(own)))
         {
             return Err(format!(
-                "namespace {namespace}: found a namespace of the cluster itself; allowed are those the member's agent names in full (--namespaces)"
+                "namespace {namespace}: found a namespace of the cluster itself; allowed: namespaces that --namespaces of the member's agent lists by full name"
             ));
         }
         let begins =
@@ -128,11 +128,11 @@ impl Permits {
         Err(format!("namespace {namespace}: allowed in this member (--namespaces): {}", rules.join(", ")))
     }
 
-    /// Whether the manifest at a position of a Work may be applied: 0 is the binding's own object, the others are
-    /// what it depends on.
+    /// Whether the manifest at a position of a Work may be applied: 0 is the binding's own object, the others
+    /// are its dependencies.
     ///
     /// # Errors
-    /// Field, found, allowed.
+    /// The field, the value found and the values allowed.
     pub fn manifest(&self, spec: &WorkSpec, ordinal: usize) -> Result<(), String> {
         let at = format!("spec.workload.manifests[{ordinal}]");
         let manifest = spec.workload.manifests.get(ordinal).unwrap_or(&Value::Null);
@@ -142,7 +142,7 @@ impl Permits {
         let binding = &spec.binding;
         if namespace.is_empty() || namespace != binding.namespace {
             return Err(format!(
-                "{at}.metadata.namespace: found {namespace:?}; allowed is the binding's, {}",
+                "{at}.metadata.namespace: found {namespace:?}; allowed: the binding's, {}",
                 binding.namespace
             ));
         }
@@ -158,7 +158,7 @@ impl Permits {
         let own = [names::binding_name(api_version, kind, name), names::earlier_binding_name(kind, name)];
         if ordinal == 0 && !own.contains(&binding.name) {
             return Err(format!(
-                "{at}: found {found} {name}; allowed is the object of binding {}",
+                "{at}: found {found} {name}; allowed: the object of binding {}",
                 binding.name
             ));
         }
@@ -168,7 +168,7 @@ impl Permits {
         Ok(())
     }
 
-    /// The user under whose rights objects of a namespace are written.
+    /// The user under whose rights objects of a namespace are created and changed.
     pub fn user(&self, namespace: &str) -> Option<String> {
         self.impersonate.as_ref().map(|user| user.replace("{namespace}", namespace))
     }
@@ -221,14 +221,14 @@ mod tests {
         check(
             &permits,
             vec![object("kubeflow.org/v1", "PyTorchJob", "team", "b")],
-            "allowed is the object of binding a-pytorchjob",
+            "allowed: the object of binding a-pytorchjob",
         );
         check(
             &permits,
             vec![object("v1", "Pod", "team", "a")],
             "[0]: found Pod; allowed in this member (--kinds)",
         );
-        check(&permits, vec![object("batch/v1", "Job", "team", "a")], "allowed is the object of binding");
+        check(&permits, vec![object("batch/v1", "Job", "team", "a")], "allowed: the object of binding");
         check(
             &permits,
             vec![job(), object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "team", "x")],

@@ -1,4 +1,4 @@
-//! The way of other rooms to the places that the scheduler holds for reservations.
+//! Requests of other crates to the scheduler about held places.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::lean::LeanPod;
 
-/// Requests that may wait for the core before a sender does.
+/// Capacity of the request channel.
 const HANDLE_CAPACITY: usize = 1024;
-/// Longest wait for a pod's place; without one the scheduler finds it.
+/// Timeout for the place of a pod; without an answer the scheduler places the pod later.
 const PLACE_WITHIN: Duration = Duration::from_millis(100);
 
-/// The way of other parts of the agent to the holds.
+/// Handle of other parts of the agent for the holds.
 #[derive(Clone, Debug)]
 pub struct Reservations {
     requests: mpsc::Sender<HoldRequest>,
     places: mpsc::Sender<PlaceQuestion>,
 }
 
-/// Which node is held for a pod that is about to be made.
+/// Asks which node is held for a pod that is about to be created.
 #[derive(Debug)]
 pub struct PlaceQuestion {
     pub pod: Box<LeanPod>,
     pub answer: oneshot::Sender<Option<String>>,
 }
 
-/// What other parts ask of the holds.
+/// Requests about holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldRequest {
     Consume { binding_uid: String, epoch: i64 },
@@ -33,7 +33,7 @@ pub enum HoldRequest {
 }
 
 impl Reservations {
-    /// With the ends that the core reads.
+    /// Returns the handle and the receivers for the core.
     pub fn new() -> (Self, mpsc::Receiver<HoldRequest>, mpsc::Receiver<PlaceQuestion>) {
         let (requests, holds) = mpsc::channel(HANDLE_CAPACITY);
         let (places, questions) = mpsc::channel(HANDLE_CAPACITY);
@@ -47,20 +47,20 @@ impl Reservations {
         tokio::time::timeout(PLACE_WITHIN, answered).await.ok()?.ok()?
     }
 
-    /// The Work of this binding and epoch has arrived: its hold no longer expires. Idempotent; does
-    /// nothing when there is no such hold.
+    /// The Work of this binding and epoch has arrived: its hold no longer expires. Idempotent; does nothing
+    /// if there is no such hold.
     pub async fn consume(&self, binding_uid: &str, epoch: i64) {
         self.send(HoldRequest::Consume { binding_uid: binding_uid.to_owned(), epoch }).await;
     }
 
-    /// The run of this binding and epoch is over and its pods are gone: holds of this epoch and older
-    /// ones give their places back. A hold of a newer epoch stays.
+    /// The run of this binding and epoch is over and its pods are gone: holds of this epoch and older ones
+    /// are released. A hold of a newer epoch stays.
     pub async fn release(&self, binding_uid: &str, epoch: i64) {
         self.send(HoldRequest::Release { binding_uid: binding_uid.to_owned(), epoch }).await;
     }
 
     async fn send(&self, request: HoldRequest) {
-        // A closed channel means that the agent is stopping; the next one rebuilds from listings.
+        // A closed channel means that the agent is stopping; the next one starts from lists.
         let _ = self.requests.send(request).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Conditions of a PodGroup, as both of those write them who keep its status: the job controller for Volcano's
-//! Jobs, the scheduler for all others. Deliberately absent: which conditions hold.
+//! Conditions of a PodGroup, as written by both of its status writers: the job controller for Volcano's Jobs,
+//! the scheduler for all others. Deliberately absent: which conditions hold.
 
 use serde_json::{Value, json};
 
@@ -13,12 +13,12 @@ pub struct Condition<'c> {
     pub message: Option<String>,
     /// RFC 3339.
     pub now: &'c str,
-    /// The look that found it.
+    /// Id of the computation that found it.
     pub session: &'c str,
 }
 
 impl Condition<'_> {
-    /// Writes the condition if it says something new; another message alone is new unless `keep_message`.
+    /// Sets the condition if it changed; a different message alone is a change unless `keep_message`.
     pub fn set(self, status: &mut Value, keep_message: bool) {
         let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         let says_so =
@@ -47,7 +47,7 @@ impl Condition<'_> {
     }
 }
 
-/// The condition holds no more.
+/// Removes a condition that no longer holds.
 pub fn remove_condition(status: &mut Value, kind: &str) {
     if let Some(conditions) = status["conditions"].as_array_mut() {
         conditions.retain(|condition| condition["type"] != kind);

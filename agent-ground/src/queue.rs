@@ -1,5 +1,5 @@
-//! A queue of keys: each key is worked on by one task at a time, a key that is added while it is worked
-//! on is worked on once more, and keys are worked on in the order in which they came.
+//! A work queue: each key is handled by one task at a time, a key added meanwhile is handled once more, and
+//! keys are handled in the order in which they were added.
 //!
 //! Bounded by construction: a key is in the queue at most once, and at most `concurrency` tasks run.
 
@@ -15,19 +15,19 @@ use std::{
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// First wait after a failure; doubles with each further one of the same key.
+/// First back-off after a failure; doubles with each further failure of the same key.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
-/// Longest wait after a failure.
+/// Longest back-off.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// What a task says about its key when it ends.
+/// Result of a task for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing to do until the key is added again.
     Wait,
-    /// Look again after this time, if nothing adds the key before.
+    /// Reconcile again after this time, if nothing adds the key before.
     After(Duration),
-    /// It failed; try again after a wait that grows with each failure in a row.
+    /// It failed: retry after a back-off that grows with each failure in a row.
     Retry,
 }
 
@@ -60,7 +60,7 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
-    /// Asks for one more look at the key.
+    /// Requests one more reconcile of the key.
     pub fn add(&self, key: K) {
         let mut inner = self.lock();
         if inner.queued.insert(key.clone()) {
@@ -70,13 +70,13 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         }
     }
 
-    /// How many keys are worked on or wait for it.
+    /// Number of keys that are handled or wait.
     pub fn load(&self) -> usize {
         let inner = self.lock();
         inner.running.len() + inner.ready.len()
     }
 
-    /// Works on keys until `shutdown`; then waits for the tasks that run.
+    /// Handles keys until `shutdown`; then waits for running tasks.
     pub async fn run<W, F>(self: Arc<Self>, concurrency: usize, shutdown: CancellationToken, work: W)
     where
         W: Fn(K) -> F,
@@ -96,7 +96,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some(ended) = tasks.join_next_with_id() => {
-                    // A task that panicked has said so; its key is tried again like a failure.
+                    // A panic is already logged; the key is retried like a failure.
                     let (id, next) = match ended {
                         Ok((id, next)) => (id, next),
                         Err(error) => (error.id(), Next::Retry),
@@ -114,7 +114,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// The next key nobody works on. A key that runs stays queued until it has ended.
+    /// The next key without a task. A key with a running task stays queued until that ends.
     fn take(&self) -> Option<K> {
         let mut inner = self.lock();
         let at = {
@@ -167,7 +167,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        // No code that can panic runs under the lock, so the state is whole even then.
+        // No code that can panic runs under the lock, so the state is consistent even then.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The few requests the controllers make, on plain JSON.
+//! The requests of the controllers, on plain JSON.
 
 use fleet_api::names::{AGENT_MANAGER, RESERVATION_ANNOTATION};
 use kube::{
@@ -16,7 +16,7 @@ use crate::{
     places::Reservations,
 };
 
-/// The resource of a manifest the planners make.
+/// The resource of a manifest of the planners.
 pub fn resource_of(manifest: &Value) -> ApiResource {
     let plural = match manifest["kind"].as_str().unwrap_or_default() {
         "Pod" => "pods",
@@ -25,6 +25,7 @@ pub fn resource_of(manifest: &Value) -> ApiResource {
         "Secret" => "secrets",
         "NetworkPolicy" => "networkpolicies",
         "PersistentVolumeClaim" => "persistentvolumeclaims",
+        "Event" => "events",
         "PodGroup" => "podgroups",
         "Queue" => "queues",
         "Job" => "jobs",
@@ -35,7 +36,7 @@ pub fn resource_of(manifest: &Value) -> ApiResource {
     resource(group, version, manifest["kind"].as_str().unwrap_or_default(), plural)
 }
 
-/// The pod on the node that is held for it, where it need not wait for others.
+/// Sets the pod's held node, if it need not wait for other pods.
 pub async fn placed(places: Option<&Reservations>, manifest: &Value) -> Option<Value> {
     let is_free = manifest["spec"]["nodeName"].is_null();
     let is_reserved = manifest["metadata"]["annotations"][RESERVATION_ANNOTATION].is_string();
@@ -57,7 +58,7 @@ pub async fn create<T: DeserializeOwned>(client: &Client, manifest: &Value) -> R
     .await
 }
 
-/// `None` when there is no such object.
+/// `None` if the object does not exist.
 pub async fn get<T: DeserializeOwned>(
     client: &Client,
     resource: &ApiResource,
@@ -77,8 +78,8 @@ pub async fn get<T: DeserializeOwned>(
     }
 }
 
-/// Deletes the object with that uid; one that is gone is fine. A conflict comes back: it may mean another object of that
-/// name, which the watch will tell of, or a race that the server did not settle.
+/// Deletes the object with that uid; success if it is gone. A conflict is returned: it means another object
+/// of that name, which the watch will report, or a race in the server.
 pub async fn delete(
     client: &Client,
     resource: &ApiResource,
@@ -99,7 +100,7 @@ pub async fn delete(
     }
 }
 
-/// Merge patch of an object or, with `subresource`, of a part of it; the answer is the object.
+/// Merge patch of an object or, with `subresource`, of a part of it; returns the object.
 pub async fn patch(
     client: &Client,
     resource: &ApiResource,

@@ -1,5 +1,4 @@
-//! Whether nothing runs in the member any more that no Work of the hub names: noted by who applies Works, told to the hub
-//! with the lease.
+//! Whether every run in the member has a Work on the hub: set by `works`, reported to the hub with the lease.
 
 use std::sync::{
     Arc,
@@ -10,7 +9,7 @@ use std::sync::{
 pub struct Sorted(Arc<AtomicBool>);
 
 impl Sorted {
-    /// Nothing runs here any more that no Work of the hub names.
+    /// Records that every run in the member has a Work on the hub.
     pub fn note(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -1,27 +1,27 @@
-//! What is known of the lease, and how the agent stands with the hub: whether fenced jobs may run.
+//! State of the lease, and the agent's standing with the hub: whether fenced jobs may run.
 //!
-//! Deliberately absent: renewing the lease, and what a standing follows from (the agent's).
+//! Deliberately absent: renewing the lease, and computing the standing (the agent does both).
 
 use std::sync::Arc;
 
 use fleet_api::ordered;
 use tokio::time::Instant;
 
-/// What is known of the lease.
+/// State of the lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseState {
-    /// Until when this process's last renewal that succeeded holds.
+    /// Until when this process's last successful renewal is valid.
     pub deadline: Option<Instant>,
-    /// Until when a former process's did, as far as its record says; `None`: there is no record.
+    /// Until when the previous process's renewal was valid, from its record; `None`: there is no record.
     pub inherited: Option<Instant>,
-    /// Whether that record has been looked for.
+    /// Whether that record has been read.
     pub is_record_read: bool,
-    /// The hub has declared the cluster lost and has not taken that back.
+    /// The hub has declared the cluster lost and has not withdrawn that.
     pub is_declared_lost: bool,
 }
 
 impl LeaseState {
-    /// Until when the hub must believe this cluster alive.
+    /// Until when the hub counts this cluster as alive.
     pub fn end(&self) -> Option<Instant> {
         self.deadline.or(self.inherited)
     }
@@ -33,22 +33,22 @@ impl LeaseState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is not known yet how long the hub believes this cluster alive. Nothing fenced starts or is stopped.
+    /// It is unknown until when the hub counts this cluster as alive. No fenced job is started or stopped.
     Starting,
-    /// The hub must believe this cluster alive.
+    /// The hub counts this cluster as alive.
     Good,
-    /// The hub may count this cluster as lost: nothing fenced runs or starts.
+    /// The hub may count this cluster as lost: no fenced job runs or starts.
     CutOff,
-    /// The lease holds again; the current epochs are being learned. The number tells this return from others.
+    /// The lease is valid again; the current epochs are being learned. The number identifies this return.
     Returning(u64),
 }
 
-/// What the parts of an agent see of its lease and standing.
+/// Read access of the agent's parts to lease and standing.
 #[derive(Clone, Debug)]
 pub struct LeaseClock {
     state: Arc<ordered::Sender<LeaseState>>,
     standing: Arc<ordered::Sender<Standing>>,
-    /// The last return whose epochs have been learned.
+    /// The last return whose epochs are known.
     learned: Arc<ordered::Sender<u64>>,
 }
 
@@ -71,7 +71,7 @@ impl LeaseClock {
         self.state.subscribe()
     }
 
-    /// Until when this process's last renewal holds; `None`: never renewed yet.
+    /// Until when this process's last renewal is valid; `None`: never renewed yet.
     pub fn deadline(&self) -> Option<Instant> {
         self.state.borrow().deadline
     }
@@ -80,39 +80,39 @@ impl LeaseClock {
         *self.standing.borrow()
     }
 
-    /// Follows the standing.
+    /// Watches the standing.
     pub fn watch(&self) -> ordered::Receiver<Standing> {
         self.standing.subscribe()
     }
 
-    /// Whether pods of fenced jobs may be made at this moment. Asks the clock, too: the deadline may have passed
-    /// before anybody was told.
+    /// Whether pods of fenced jobs may be created at this moment. Also checks the clock, because the deadline
+    /// may have passed before the standing was updated.
     pub fn may_run(&self) -> bool {
         self.standing() == Standing::Good && self.state.borrow().is_held_at(Instant::now())
     }
 
-    /// The epochs of this return have been learned.
+    /// Records that the epochs of this return are known.
     pub fn learned(&self, number: u64) {
         self.learned.send_replace(number);
     }
 
     /// Waits until this process has renewed the lease.
     pub async fn renewed(&self) {
-        // The sender lives in `self`.
+        // `self` owns the sender.
         let _ = self.state.subscribe().wait_for(|state| state.deadline.is_some()).await;
     }
 
-    /// Tells everybody of a new standing.
+    /// Publishes a new standing.
     pub fn set_standing(&self, standing: Standing) {
         self.standing.send_replace(standing);
     }
 
-    /// Follows the number of the last return whose epochs have been learned.
+    /// Watches the number of the last return whose epochs are known.
     pub fn watch_learned(&self) -> ordered::Receiver<u64> {
         self.learned.subscribe()
     }
 
-    /// In good standing for ever, for tests of single parts.
+    /// Always in good standing, for tests of single parts.
     pub fn held() -> Self {
         let clock = Self::default();
         let deadline = Instant::now() + std::time::Duration::from_secs(3600);

@@ -1,7 +1,8 @@
-//! The newest term of a leader of the hub that this member has seen: what a former leader writes late is refused.
+//! The newest term of a leader of the hub that this member has seen: late writes of a former leader are
+//! refused.
 //!
-//! Persisted in the member before anything is done for it. A term that a reservation brought is persisted with the
-//! copy of that reservation.
+//! A term is persisted in the member before anything is done for it. The term of a reservation is persisted
+//! with the copy of that reservation.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,9 +17,9 @@ use serde_json::{Value, json};
 
 use crate::call::{CallError, call};
 
-/// ConfigMap in the member that keeps who the agent of this installation is.
+/// ConfigMap in the member with the identity of this installation.
 pub const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
-/// Keys of the ConfigMap that keeps who the agent is: the term, and the incarnation of the hub that it was seen in.
+/// Keys of that ConfigMap: the term, and the hub's incarnation in which it was seen.
 const TERM_KEY: &str = "term";
 const INCARNATION_KEY: &str = "hub-incarnation";
 
@@ -34,12 +35,12 @@ pub struct Terms {
 struct Known {
     newest: i64,
     persisted: i64,
-    /// How often the hub's terms have begun anew.
+    /// How often the counting of the hub's terms was restarted.
     beginnings: u64,
 }
 
 impl Terms {
-    /// `hub` says which incarnation of the hub a term was seen in.
+    /// `hub` provides the hub's incarnation.
     pub fn new(member: Client, hub: Source, cluster: &str) -> Self {
         Self { member, hub, cluster: cluster.to_owned(), known: Mutex::default() }
     }
@@ -53,25 +54,25 @@ impl Terms {
         self.known().newest
     }
 
-    /// How often the hub's terms have begun anew: those seen before count no longer.
+    /// How often the counting of the hub's terms was restarted; earlier terms no longer count.
     pub fn beginnings(&self) -> u64 {
         self.known().beginnings
     }
 
-    /// Takes in a term, without persisting it.
+    /// Records a term without persisting it.
     pub fn note(&self, term: i64) {
         let mut known = self.known();
         known.newest = known.newest.max(term);
     }
 
-    /// Reads what a former process has persisted.
+    /// Loads the term of the previous process.
     ///
     /// # Errors
     /// The member does not answer.
     pub async fn load(&self) -> Result<(), CallError> {
         let map = call(self.maps().get_opt(IDENTITY_CONFIG_MAP)).await?;
         let text = map.and_then(|map| map.data?.remove(TERM_KEY));
-        // What cannot be read was not written by an agent.
+        // An invalid value was not written by an agent.
         let term = text.and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut known = self.known();
         known.newest = known.newest.max(term);
@@ -79,8 +80,8 @@ impl Terms {
         Ok(())
     }
 
-    /// Puts what is remembered to the hub's incarnation: a hub that was restored counts its leaders from an older number.
-    /// The ConfigMap stands once there is something to remember.
+    /// Aligns the state with the hub's incarnation: a restored hub counts terms from an older number. The
+    /// ConfigMap is created when there is something to store.
     ///
     /// # Errors
     /// The member does not answer.
@@ -94,16 +95,16 @@ impl Terms {
             return self.write(json!({INCARNATION_KEY: now})).await;
         }
         self.write(json!({TERM_KEY: null, INCARNATION_KEY: now})).await?;
-        tracing::info!(cluster = %self.cluster, "the hub was restored: its terms begin anew");
+        tracing::info!(cluster = %self.cluster, "the hub was restored; its terms are counted anew");
         let mut known = self.known();
         *known = Known { beginnings: known.beginnings + 1, ..Known::default() };
         Ok(())
     }
 
-    /// Takes in a term and persists the newest one. `Err` of the inner result: the term is older than this one.
+    /// Records a term and persists the newest one. The inner result is `Err` if the term is older.
     ///
     /// # Errors
-    /// The member does not answer; then the term must not be acted on.
+    /// The member does not answer; the term must then not be used.
     pub async fn see(&self, term: i64) -> Result<Result<(), i64>, CallError> {
         self.note(term);
         let known = *self.known();

@@ -1,4 +1,4 @@
-//! What a feed shows, as a mirror of the member or the hub has it: each change becomes a turn against what was known.
+//! Changes of a feed relative to the cached state of the member or the hub.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -16,7 +16,20 @@ pub fn key_of<K: Resource>(object: &K) -> ObjectKey {
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
-/// What became of one object.
+/// Whether two versions of an object differ in nothing but what a write of the status changes. The answer to such
+/// a write may show a change that somebody else made just before: it enters the cache with the answer, and the
+/// watch, which then has nothing newer, does not report it.
+pub fn is_same_but_status<K: Resource>(before: &K, now: &K) -> bool {
+    let (before, now) = (before.meta(), now.meta());
+    before.uid == now.uid
+        && before.generation == now.generation
+        && before.deletion_timestamp == now.deletion_timestamp
+        && before.finalizers == now.finalizers
+        && before.annotations == now.annotations
+        && before.labels == now.labels
+}
+
+/// The change of one object.
 #[derive(Clone, Debug)]
 pub enum Turn<K> {
     /// It is new, or another version of `before`.
@@ -27,13 +40,14 @@ pub enum Turn<K> {
     Deleted(Arc<K>),
 }
 
-/// Takes in a change. The ends come first: one that took the name of another is told after that one's end.
+/// Applies a change. Deletions come first: an object that reuses a name is reported after the end of the old
+/// one.
 pub fn take<K: Resource>(mirror: &mut Mirror<Arc<K>>, change: Change<K>) -> Vec<Turn<K>> {
     let outcome = mirror.take::<Kube, K>(change, |object, _| Arc::new(object));
     turns(mirror, outcome)
 }
 
-/// As [`take`], of a listing that was asked for beside the feed's.
+/// Like [`take`], for a list that was requested beside the feed's.
 pub fn check<K: Resource>(mirror: &mut Mirror<Arc<K>>, listing: Listing<K>) -> Vec<Turn<K>> {
     let outcome = mirror.check::<Kube, K>(listing, |object, _| Arc::new(object));
     turns(mirror, outcome)
@@ -55,7 +69,7 @@ fn turns<K: Resource>(mirror: &Mirror<Arc<K>>, outcome: Outcome<Arc<K>>) -> Vec<
     ends
 }
 
-/// Hands what a feed tells to `on_news`, which must not block, until `shutdown`.
+/// Passes the changes of a feed to `on_news`, which must not block, until `shutdown`.
 pub async fn follow<K, F>(feed: Feed<K>, shutdown: CancellationToken, mut on_news: F)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -68,16 +82,16 @@ where
     .await;
 }
 
-/// What is shown of a kind of which nothing is known but by its feed.
+/// Changes of a kind that has no other cache.
 #[derive(Clone, Debug)]
 pub enum Shown<K> {
     Applied(Arc<K>),
     Deleted(Arc<K>),
-    /// Everything that exists has been shown.
+    /// All existing objects have been reported.
     Synced,
 }
 
-/// As [`follow`], with a mirror of its own.
+/// Like [`follow`], with a mirror of its own.
 pub async fn show<K, F>(feed: Feed<K>, shutdown: CancellationToken, mut on_change: F)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -1,4 +1,4 @@
-//! Kinds of Volcano that several rooms read and write.
+//! Kinds of Volcano that several crates use.
 
 use kube::discovery::ApiResource;
 
@@ -19,7 +19,7 @@ pub fn commands() -> ApiResource {
     resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
 }
 
-/// Whether a Command is for a queue: the scheduler carries it out; the others are the job controllers'.
+/// Whether a Command is for a queue, which the scheduler handles; the job controllers handle the others.
 pub fn is_for_queue(command: &Object) -> bool {
     let target = &command.rest["target"];
     target["kind"] == "Queue"

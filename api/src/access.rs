@@ -1,13 +1,14 @@
-//! Who may do what on the hub: the charts' own manifests, for whoever installs a hub or adds a member without helm.
+//! RBAC and admission policies of the hub, read from the charts' manifests, for installs without Helm.
 //!
-//! Deliberately absent: which requests a role allows (the API server judges that), and how the manifests are applied.
+//! Deliberately absent: the evaluation of roles (the API server does it) and the client that applies the
+//! manifests.
 
 use serde_json::{Value, json};
 
 use crate::{names, yaml};
 
-/// Secret on the hub, in a cluster's own namespace, by which the hub's users reach that member: `token` and
-/// `caBundle`. An administrator writes it; no member may read or write Secrets of the hub.
+/// Secret on the hub, in a cluster's own namespace, with which users of the hub reach that member: `token`
+/// and `caBundle`. Administrators write it. No member may read or write Secrets of the hub.
 pub const ACCESS_SECRET: &str = "member-access";
 
 /// Account of a member's agent on the hub, in the cluster's own namespace.
@@ -15,13 +16,13 @@ pub const AGENT_ACCOUNT: &str = "member-agent";
 /// Account that gets an agent its first token, and the Secret to which its own token is bound.
 pub const BOOTSTRAP: &str = "member-bootstrap";
 
-/// Names no member may have, because the namespace `fleet-NAME` is another's: the agents' own (`fleet-system`), and
-/// the one in which the charts put the controller (`fleet-hub`).
+/// Names that no member may have, because the namespace `fleet-NAME` is in use: `fleet-system` by the agents,
+/// `fleet-hub` by the charts for the controller.
 pub const RESERVED_CLUSTERS: [&str; 2] = ["hub", "system"];
 
-/// What one member's agent may do on the hub; `CLUSTER` stands for the cluster's name.
+/// Template of the rights of one member's agent on the hub; `CLUSTER` is replaced by the cluster's name.
 const HUB_ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
-/// The admission policies of a hub, which bound writes that roles cannot.
+/// The admission policies of a hub. They restrict writes that RBAC cannot.
 const ADMISSION: &str = include_str!("../../charts/fleet/files/admission.yaml");
 /// Roles for users of the hub.
 const TENANT: &str = include_str!("../../charts/fleet/files/tenant.yaml");
@@ -36,13 +37,13 @@ pub fn member_rights(cluster: &str) -> Result<Vec<Value>, yaml::YamlError> {
     yaml::read_all(&HUB_ACCESS.replace("CLUSTER", cluster))
 }
 
-/// What an agent may do in its member, shared with chart `member-agent`: everywhere, and in `fleet-system`.
+/// Rights of an agent in its member, shared with chart `member-agent`: cluster-wide, and in `fleet-system`.
 const AGENT_RULES: &str = include_str!("../../charts/member-agent/files/agent-rules.yaml");
 const JOB_CONTROLLER_RULES: &str = include_str!("../../charts/member-agent/files/job-controller-rules.yaml");
 const STATE_RULES: &str = include_str!("../../charts/member-agent/files/state-rules.yaml");
 
-/// Rules of the agent's ClusterRole in its member, and of its Role in `fleet-system`. `makes_pods`: it brings job
-/// controllers.
+/// Rules of the agent's ClusterRole in its member, and of its Role in `fleet-system`. `makes_pods`: it runs
+/// job controllers.
 ///
 /// # Errors
 /// Never: a test reads the files.
@@ -54,8 +55,8 @@ pub fn agent_rules(makes_pods: bool) -> Result<(Vec<Value>, Vec<Value>), yaml::Y
     Ok((rules, yaml::read(STATE_RULES)?))
 }
 
-/// The account whose token of an hour gets a member's agent its first credential: it may make tokens of that account and end
-/// itself.
+/// The bootstrap account. Its token, valid for an hour, gets a member's agent its first credential. It may
+/// create tokens of the agent's account and delete itself.
 pub fn bootstrap_rights(cluster: &str) -> Vec<Value> {
     let namespace = names::cluster_namespace(cluster);
     let metadata = json!({"name": BOOTSTRAP, "namespace": namespace});
@@ -97,7 +98,7 @@ pub fn controller_rules() -> Result<Vec<Value>, yaml::YamlError> {
     yaml::read(CONTROLLER)
 }
 
-/// The reference to the one Secret by which a cluster may be reached.
+/// The reference to the only Secret with which a cluster may be reached.
 pub fn secret_reference(cluster: &str) -> Value {
     json!({"namespace": names::cluster_namespace(cluster), "name": ACCESS_SECRET})
 }

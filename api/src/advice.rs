@@ -1,10 +1,11 @@
-//! Warnings of `kubectl apply`: a ValidatingAdmissionPolicy that refuses nothing and tells at once what the controller
-//! would say in a condition. Any API server that has such policies gives them.
+//! Warnings of `kubectl apply`: a ValidatingAdmissionPolicy that refuses nothing and warns at once of what
+//! the controller would report in a condition. It works on every API server with ValidatingAdmissionPolicies.
 //!
-//! The chart brings it; `fleet up` does not: the embedded server's parser of expressions needs more stack for these
-//! than a task of an unoptimised build has.
+//! The chart installs it; `fleet up` does not. The CEL parser of the embedded server needs more stack for
+//! these expressions than a task of a debug build has.
 //!
-//! Made from the same table of attributes as the controller's words; the chart's copy is held to it by a test.
+//! Generated from the same table of attributes as the controller's messages. A test compares the chart's copy
+//! with it.
 
 use fleet_quota::known_attributes;
 use serde_json::{Value, json};
@@ -13,18 +14,20 @@ use serde_json::{Value, json};
 const NAME: &str = "fleet-quota-tree";
 /// The tree's root, as a variable of the policy.
 const ROOT: &str = "variables.root";
-/// Levels of the tree that are looked at; the controller looks at all.
+/// Levels of the tree that the policy checks; the controller checks all.
 const LEVELS: usize = 4;
 /// A number of 0 or more, as attributes write it.
 const NUMBER: &str = "^([0-9]+([.][0-9]*)?|[.][0-9]+)m?$";
+/// A fraction without a unit, or thousandths of one.
+const FRACTION: &str = "^[+]?([0-9]*[.][0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m)$";
 const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
-/// Variables of the policy and the expressions of their texts; empty where nothing is wrong. One for each rule and
-/// level: servers read expressions by recursion, and a long one is deep.
+/// Variables of the policy and the expressions of their messages; empty if nothing is wrong. One variable for
+/// each rule and level, because servers parse expressions recursively and a long one is deep.
 fn variables() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for level in 0..LEVELS {
-        // A list takes any text; what its entries may be says who reads them.
+        // Lists accept any text here; their reader checks the entries.
         let judged = known_attributes().filter(|(_, _, values)| !values.starts_with("a list"));
         for (number, (name, nodes, values)) in judged.enumerate() {
             let own = |node: &str, path: &str| attribute(node, path, name, nodes, &values);
@@ -32,6 +35,7 @@ fn variables() -> Vec<(String, String)> {
         }
         found.push((format!("unknown{level}"), at_level(level, &unknown)));
         found.push((format!("amounts{level}"), at_level(level, &amounts)));
+        found.push((format!("jobs{level}"), at_level(level, &jobs)));
     }
     found
 }
@@ -77,7 +81,7 @@ pub fn yaml() -> Result<String, crate::yaml::YamlError> {
     Ok(texts?.iter().map(|text| format!("---\n{}\n", text.trim_end())).collect())
 }
 
-/// An expression: the texts of all nodes of one level, one after the other. The root is level 0.
+/// An expression that concatenates the messages of all nodes of one level. The root is level 0.
 fn at_level(level: usize, own: &dyn Fn(&str, &str) -> String) -> String {
     below(ROOT, "'root'", own, level)
 }
@@ -97,7 +101,7 @@ fn found(node: &str, path: &str, key: &str, shown: &str, allowed: &str) -> Strin
     )
 }
 
-/// What is wrong with one attribute of a node.
+/// Message about one attribute of a node.
 fn attribute(node: &str, path: &str, name: &str, nodes: &str, values: &str) -> String {
     let value = format!("{node}.attributes['{name}']");
     let fits = match values {
@@ -122,7 +126,7 @@ fn attribute(node: &str, path: &str, name: &str, nodes: &str, values: &str) -> S
     format!("(has({node}.attributes) && {key} in {node}.attributes && !({fits} && {here}) ? {text} : '')")
 }
 
-/// Attributes under Fleet's name that nobody knows.
+/// Unknown attributes with the prefix `fleet.dev/`.
 fn unknown(node: &str, path: &str) -> String {
     let names: Vec<&str> = known_attributes().map(|(name, ..)| name).collect();
     let listed: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
@@ -141,6 +145,15 @@ fn amounts(node: &str, path: &str) -> String {
         "(has({node}.min) && has({node}.max) ? {node}.min.map(r, r in {node}.max && \
          quantity({min}).isGreaterThan(quantity({max})) ? 'quota ' + {path} + ', min[' + r + ']: found ' + {min} + '; \
          allowed: at most the max, here ' + {max} + '. ' : '').join('') : '')"
+    )
+}
+
+/// Limits of jobs that are no whole number.
+fn jobs(node: &str, path: &str) -> String {
+    let max = format!("string({node}.max['kube-queue/max-jobs'])");
+    format!(
+        "(has({node}.max) && 'kube-queue/max-jobs' in {node}.max && {max}.matches('{FRACTION}') ? 'quota ' + {path} + ', \
+         max[kube-queue/max-jobs]: found ' + {max} + '; allowed: a whole number; it counts as the next one. ' : '')"
     )
 }
 

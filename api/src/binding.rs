@@ -1,10 +1,11 @@
-//! ResourceBinding (`fleet.dev/v1alpha1`): one per governed object, in the object's namespace. It says
-//! what the object needs, where it goes, and under which epoch.
+//! ResourceBinding (`fleet.dev/v1alpha1`): one for each object that a policy selects, in the object's
+//! namespace. It has the object's requests, its target and the epoch of the target.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +14,9 @@ use crate::cells::CellBinding;
 use crate::policy::{ConflictResolution, Failover, Placement, PodScheduling, PurgeMode, Suspension};
 use crate::volcano::NetworkTopology;
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "fleet.dev",
     version = "v1alpha1",
@@ -33,18 +36,17 @@ use crate::volcano::NetworkTopology;
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBindingSpec {
     pub resource: ObjectReference,
-    /// The policy that governs the object; it stays the governor until it is deleted or no longer
-    /// matches (sticky claim).
+    /// The policy that governs the object, until it is deleted or no longer matches.
     pub policy: PolicyReference,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub propagate_deps: Option<bool>,
-    /// What one set of the object's pods asks for.
+    /// What one set of the object's pods requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<Component>,
     /// Pods of the object, over all components.
     #[serde(default)]
     pub replicas: i64,
-    /// How close together its pods must be in the member's network, as the job says (Volcano's Job).
+    /// How close together its pods must be in the member's network, as the job requests it (Volcano Job).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopology>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,25 +59,42 @@ pub struct ResourceBindingSpec {
     pub conflict_resolution: Option<ConflictResolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
-    /// Who binds the pods; settled for a run when it is sent.
+    /// Who binds the pods; fixed for a run when it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_scheduling: Option<PodScheduling>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default)]
     pub priority: i32,
+    /// Who submitted the job, as its label says; not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The virtual cluster that the job names; absent if that of its queue decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_cluster: Option<String>,
     /// The target: one cluster for a gang, several for plain objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
     /// Raised by compare-and-swap with every change of the target. 0: never bound.
     #[serde(default)]
     pub epoch: i64,
-    /// Cells of its virtual cluster that the job was given with the target; absent for a job of no virtual cluster.
+    /// Cells of its virtual cluster that the job got with the target; absent for jobs without a virtual
+    /// cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<CellBinding>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+impl ResourceBindingSpec {
+    /// That of its cells, or that the job names; empty where its queue decides and it has no cells yet.
+    pub fn virtual_cluster(&self) -> &str {
+        let group = self.cells.iter().flat_map(|cells| &cells.groups).next();
+        let of_cells = group.and_then(|group| group.request["vc"].as_str());
+        of_cells.or(self.virtual_cluster.as_deref()).unwrap_or_default()
+    }
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
     pub api_version: String,
@@ -87,7 +106,8 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyReference {
     /// PropagationPolicy or ClusterPropagationPolicy.
@@ -99,39 +119,43 @@ pub struct PolicyReference {
     pub uid: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    #[schemars(length(max = 63))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 63)))]
     pub name: String,
     pub replicas: i64,
     /// Request of one replica: resource to quantity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::written_quantities")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::written_quantities"))]
     pub request: BTreeMap<String, String>,
-    /// `nodeSelector`, `affinity` and `tolerations` of the pod template, as they stand there.
+    /// `nodeSelector`, `affinity` and `tolerations` of the pod template, unchanged.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub node_claim: Value,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct TargetCluster {
     pub name: String,
-    /// Replicas for this cluster; 0 for a gang, whose components say it.
+    /// Replicas for this cluster; 0 for a gang, which has them in its components.
     #[serde(default)]
     pub replicas: i64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<TargetComponent>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct TargetComponent {
     pub name: String,
     pub replicas: i64,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBindingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,22 +167,23 @@ pub struct ResourceBindingStatus {
     pub conditions: Vec<Condition>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aggregated_status: Vec<AggregatedStatusItem>,
-    /// The end of the job, recorded before anything is cleaned in the member.
+    /// The result of the job, recorded before anything is removed in the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JobResult>,
-    /// Runs that were ended before the job did.
+    /// Runs that ended before the job did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// When the current target was first seen failed or unhealthy (RFC 3339).
+    /// When the run under the current target was first seen failed or unhealthy (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_since: Option<String>,
-    /// The present run of a gang.
+    /// The current run of a gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStatus>,
 }
 
-/// What is remembered of the run of one epoch. All times are RFC 3339.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// State of the run of one epoch. All times are RFC 3339.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
     pub epoch: i64,
@@ -167,17 +192,18 @@ pub struct RunStatus {
     /// When it was first seen running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// When its cluster was first seen lost; gone when the cluster is heard again.
+    /// When its cluster was first seen lost; removed when the cluster renews its lease again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_since: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AggregatedStatusItem {
     pub cluster_name: String,
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub status: Value,
     #[serde(default)]
     pub applied: bool,
@@ -188,7 +214,8 @@ pub struct AggregatedStatusItem {
     pub health: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {
     /// Succeeded or Failed.
@@ -197,14 +224,15 @@ pub struct JobResult {
     pub epoch: i64,
     /// RFC 3339.
     pub recorded_at: String,
-    /// Why Fleet itself ended the job; absent when the member reported the end.
+    /// Why Fleet itself ended the job; absent if the member reported the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
     pub cluster: String,
@@ -212,12 +240,12 @@ pub struct Attempt {
     pub reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// RFC 3339; absent when the run never started.
+    /// RFC 3339; absent if the run never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// RFC 3339.
     pub ended_at: String,
-    /// How the old run goes. Absent: `Directly`, it is gone before the next one starts.
+    /// How the old run is removed. Absent: `Directly`, it is gone before the next one starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge: Option<PurgeMode>,
     /// Values of the policy's `statePreservation` rules, by alias, read from the run's last status.

@@ -1,28 +1,29 @@
 //! How large lists, maps and texts of the definitions may be.
 //!
-//! An API server refuses rules (`rules`) over values without a bound, because judging them could take too long. Each bound is
-//! far above what runs, and low enough for the rules that look at it: for each task at each other task, and at what it
-//! depends on.
+//! API servers reject CEL rules (`rules`) over unbounded values, because their estimated cost is too high.
+//! Each bound is far above what real objects have, and low enough for the rules that use it: some visit every
+//! pair of tasks, and what each task depends on.
 
 use serde_json::Value;
 
-/// Where a bound stands below the whole object (`*` steps into items, `{}` into the values of a map), its key and number.
+/// Path of the bounded field from the root of the object (`*` steps into items, `{}` into values of a map),
+/// the schema's keyword, and the bound.
 type Bound = (&'static [&'static str], &'static str, u64);
 
 /// A DNS label, as names of tasks are.
 const LABEL: u64 = 63;
 /// A DNS subdomain, as names of most objects are.
 const NAME: u64 = 253;
-/// A word of a fixed vocabulary; a longer one is refused by its rule or by this.
+/// A word of a fixed vocabulary; a longer one is refused by its rule or by this bound.
 const WORD: u64 = 64;
 
 const TASKS: u64 = 100;
 /// Tasks that one task waits for.
 const WAITS_FOR: u64 = 16;
 const POLICIES: u64 = 16;
-/// As many as there are.
+/// The number of events there are.
 const EVENTS: u64 = 8;
-/// Containers of a kind, or volumes, of one pod.
+/// Containers of a kind, or volumes, in one pod.
 const OF_A_POD: u64 = 50;
 /// Entries of a map of resources.
 const RESOURCES: u64 = 64;
@@ -105,7 +106,7 @@ pub fn add(definition: &str, schema: &mut Value) {
                 name => &mut place["properties"][name],
             };
         }
-        // A path that names nothing would leave a field behind that no type has; a test looks for that.
+        // A path that does not exist would add a field that no type has; a test checks for that.
         place[*key] = (*most).into();
     }
 }

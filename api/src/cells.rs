@@ -1,12 +1,13 @@
 //! Virtual clusters (`fleet.dev/v1alpha1`, cluster-scoped): the CellConfiguration that an administrator writes, and a
 //! VirtualCluster for each of its virtual clusters, which the controller makes.
 //!
-//! What the configuration means is decided by `fleet-cells`; [`read`] takes one to the other. Deliberately absent: who
-//! has which cell. That stands on the jobs' bindings ([`CellBinding`]), as HiveD has it on bound pods.
+//! `fleet-cells` interprets the configuration; [`read`] converts one to the other. Deliberately absent: who
+//! has which cell. That is on the jobs' bindings ([`CellBinding`]), as HiveD has it on bound pods.
 
 pub mod access;
 pub mod class;
 pub mod read;
+#[cfg(feature = "schemas")]
 mod schema;
 pub mod status;
 #[cfg(test)]
@@ -16,17 +17,21 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use access::{AccessRules, VcAccess};
+#[cfg(feature = "schemas")]
 pub(crate) use schema::NESTED;
 
-/// Name of the one CellConfiguration that `fleet vc apply` writes.
+/// Name of the CellConfiguration that `fleet vc apply` writes.
 pub const CONFIGURATION_NAME: &str = "cells";
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "fleet.dev",
     version = "v1alpha1",
@@ -43,26 +48,27 @@ pub const CONFIGURATION_NAME: &str = "cells";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CellConfigurationSpec {
-    /// What there is: SKU types, cell types and trees of physical cells, as in HiveD's file.
+    /// The hardware: SKU types, cell types and trees of physical cells, as in HiveD's file.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "schema::physical_cluster")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "schema::physical_cluster"))]
     pub physical_cluster: Value,
     /// Virtual clusters by name: the cells that each is promised, as in HiveD's file.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "schema::virtual_clusters")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "schema::virtual_clusters"))]
     pub virtual_clusters: Value,
-    /// Who may use which virtual cluster, by its name (docs/operations.md, "Who may use which virtual cluster"). One that
-    /// is not named here is open to everybody.
+    /// Who may use which virtual cluster, by its name (docs/operations.md, "Who may use which virtual
+    /// cluster"). A virtual cluster without an entry is open to everybody.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 1_000))]
+    #[cfg_attr(feature = "schemas", schemars(extend("maxProperties" = 1_000)))]
     pub access: AccessRules,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CellConfigurationStatus {
-    /// The configuration in force, where this object gave it: the spec's, or while that is not valid the last one that
-    /// was.
+    /// The configuration in force, if this object provides it: that of the spec, or while the spec is invalid
+    /// the last valid one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force: Option<CellsInForce>,
     /// Virtual clusters of the configuration in force.
@@ -71,38 +77,42 @@ pub struct CellConfigurationStatus {
     /// Nodes of the configuration in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i64>,
-    /// Nodes of the configuration in force that are bad, as CLUSTER/NODE: not ready, cordoned, or of no known member.
-    /// The first ones, where there are very many.
+    /// Bad nodes of the configuration in force, as CLUSTER/NODE: not ready, cordoned, or in no known member.
+    /// Truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10_000))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 10_000)))]
     pub bad_nodes: Vec<String>,
-    /// `Valid`: the configuration of the spec is in force; False says at which path it is wrong, and what is in force.
-    /// `NodesPermitted`: False names nodes that their member does not let the hub keep for cells.
+    /// `Valid`: the configuration of the spec is in force; if False, the message has the path of the mistake
+    /// and what is in force. `NodesPermitted`: if False, the message names nodes that their member does not
+    /// let the hub keep for cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// The configuration by which cells are given.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// The configuration by which cells are allocated.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CellsInForce {
     /// The object's generation that it was read from.
     pub generation: i64,
-    /// As `spec.physicalCluster` was then.
+    /// `spec.physicalCluster` of that generation.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub physical_cluster: Value,
-    /// As `spec.virtualClusters` was then.
+    /// `spec.virtualClusters` of that generation.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub virtual_clusters: Value,
-    /// As `spec.access` was then.
+    /// `spec.access` of that generation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub access: AccessRules,
 }
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "fleet.dev",
     version = "v1alpha1",
@@ -124,47 +134,50 @@ pub struct CellsInForce {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualClusterSpec {
-    /// Name in the configuration; the object's own name is this one in small letters.
-    #[schemars(length(max = 63))]
+    /// Name in the configuration; the object's own name is the same in lower case.
+    #[cfg_attr(feature = "schemas", schemars(length(max = 63)))]
     pub name: String,
     /// The CellConfiguration that promises it.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub configuration: String,
     /// Cells that are promised, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub virtual_cells: Vec<VirtualCell>,
     /// Physical cells that are promised by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub pinned_cells: Vec<PinnedCell>,
     /// Who may use it; absent: everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<VcAccess>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualCell {
     /// Path of cell types, joined by dots: the chain first, the promised type last.
-    #[schemars(length(max = 1024))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub cell_type: String,
     /// How many of them.
     pub cell_number: i64,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedCell {
     /// The pinnedCellId of a physical cell.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub pinned_cell_id: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualClusterStatus {
-    /// How much of what is guaranteed and good is in use: the greatest share of GPUs, CPUs and memory.
+    /// How much of the guaranteed, good resources is in use: the largest share of GPUs, CPUs and memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<String>,
     /// GPUs: used/good.
@@ -179,10 +192,10 @@ pub struct VirtualClusterStatus {
     /// Leaf cells of all types that are promised.
     #[serde(default)]
     pub guaranteed: i64,
-    /// Leaf cells of all types with a guaranteed job of this virtual cluster on them.
+    /// Leaf cells of all types that a guaranteed job of this virtual cluster uses.
     #[serde(default)]
     pub used: i64,
-    /// Leaf cells of all types on bad nodes, or beyond what good nodes could give now.
+    /// Leaf cells of all types that are on bad nodes, or that the remaining good nodes cannot provide.
     #[serde(default)]
     pub bad: i64,
     /// Leaf cells of all types that opportunistic jobs of others use.
@@ -199,33 +212,34 @@ pub struct VirtualClusterStatus {
     pub running: i64,
     /// Leaf cells by their type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 256)))]
     pub leaf_cells: Vec<LeafCells>,
     /// Promised cells by chain and type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub cells: Vec<PromisedCells>,
     /// Jobs by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1002))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1002)))]
     pub jobs: Vec<ClassJobs>,
-    /// What leaf cells amount to, by the SKU types of the configuration.
+    /// Resources of the leaf cells, by the SKU types of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<VcResources>,
 }
 
 /// Leaf cells of one type, over all chains.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LeafCells {
     /// Type of the leaf cells: the SKU.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub cell_type: String,
-    /// Promised.
+    /// Promised leaf cells.
     pub guaranteed: i64,
-    /// With a guaranteed job of this virtual cluster on them.
+    /// Leaf cells that a guaranteed job of this virtual cluster uses.
     pub used: i64,
-    /// On bad nodes, or beyond what good nodes could give now.
+    /// Leaf cells on bad nodes, or that the remaining good nodes cannot provide.
     pub bad: i64,
     /// Promised here, used by opportunistic jobs of others.
     pub borrowed_out: i64,
@@ -234,29 +248,31 @@ pub struct LeafCells {
 }
 
 /// Promised cells of one type in one chain.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PromisedCells {
     /// Type of the top cells of the trees.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub chain: String,
     /// The promised type.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub cell_type: String,
-    /// Promised.
+    /// Promised cells.
     pub guaranteed: i64,
-    /// With a guaranteed job on them.
+    /// Cells that a guaranteed job uses.
     pub used: i64,
-    /// Standing on a bad node, or beyond what good nodes could give now.
+    /// Cells on a bad node, or that the remaining good nodes cannot provide.
     pub bad: i64,
 }
 
 /// Jobs of one class.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClassJobs {
-    /// oppo, test, prod, crit, or another number of -1 to 1000.
-    #[schemars(length(max = 63))]
+    /// oppo, test, prod, crit, or another number from -1 to 1000.
+    #[cfg_attr(feature = "schemas", schemars(length(max = 63)))]
     pub class: String,
     /// Jobs that wait.
     pub waiting: i64,
@@ -265,7 +281,8 @@ pub struct ClassJobs {
 }
 
 /// Amounts of a virtual cluster, as OpenPAI's clients read them.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VcResources {
     /// Of leaf cells in use.
@@ -276,7 +293,8 @@ pub struct VcResources {
     pub total: VcAmounts,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VcAmounts {
     /// GPUs.
@@ -287,65 +305,69 @@ pub struct VcAmounts {
     pub memory_mb: i64,
 }
 
-/// The cells that a job's groups were given, on its binding: all that a restart knows of them.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// The cells allocated to a job's groups, on its binding. A restart rebuilds them from this alone.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CellBinding {
     /// One group for a gang; one for each pod of a job whose pods start one by one.
-    #[schemars(length(max = 10_000))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 10_000)))]
     pub groups: Vec<CellGroup>,
 }
 
-/// One group as it was placed.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// One placed group.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CellGroup {
-    /// What was asked for: virtualCluster, priority, affinityGroup and the rest of HiveD's pod scheduling spec.
-    #[schemars(schema_with = "crate::schema::any_object")]
+    /// The request: virtualCluster, priority, affinityGroup and the rest of HiveD's pod scheduling spec.
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub request: Value,
     /// The member cluster of its nodes, as the configuration names it; empty where it names none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub cluster: String,
     /// Type of the top cell of its tree.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub cell_chain: String,
     /// Type of its leaf cells.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub leaf_cell_type: String,
     /// Its pods in order of the request's members.
-    #[schemars(length(max = 10_000))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 10_000)))]
     pub pods: Vec<CellPod>,
-    /// It lost its promise and goes on as an opportunistic one.
+    /// Set once it has lost its promised cells and runs on as an opportunistic group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lazily_preempted: Option<LazilyPreempted>,
 }
 
 /// The cells of one pod.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CellPod {
     /// Component and index in it, such as worker-1.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub name: String,
     /// Its node.
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub node: String,
     /// Numbers of its devices in the node.
-    #[schemars(length(max = 1024))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub leaf_cells: Vec<i32>,
-    /// Type of the promised cell that they are part of; empty for an opportunistic pod.
+    /// Type of the promised cell that contains them; empty for an opportunistic pod.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub preassigned_cell_type: String,
 }
 
 /// Why and when a group became opportunistic.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LazilyPreempted {
-    /// The group that took its promise, or what else did.
-    #[schemars(length(max = 1024))]
+    /// The group, or other cause, that took its promise.
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024)))]
     pub preemptor: String,
     /// Milliseconds since 1970.
     pub at_ms: i64,

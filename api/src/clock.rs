@@ -1,8 +1,8 @@
 //! Wall-clock time that follows tokio's clock.
 //!
-//! The wall clock is read once, at the start; from then on time passes as tokio's does, so that a
-//! simulation on a paused clock sees deadlines pass too. A simulation also chooses the start and lets a
-//! process's clock run a little fast or slow.
+//! The wall clock is read once, at the start. From then on time passes as tokio's clock does, so a simulation
+//! on a paused clock also reaches its deadlines. A simulation also chooses the start and the drift of each
+//! process's clock.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Clock {
         self.base.checked_add(self.drifted(self.at.elapsed())).unwrap_or(Timestamp::MAX)
     }
 
-    /// The moment on the monotonic clock that `time` is; a moment past is now.
+    /// The instant of the monotonic clock at `time`; a time in the past gives now.
     pub fn instant_of(&self, time: Timestamp) -> Instant {
         let ahead = time.duration_since(self.now());
         Instant::now() + Duration::try_from(ahead).unwrap_or(Duration::ZERO)
@@ -45,7 +45,7 @@ impl Clock {
         if self.drift_ppm == 0 {
             return passed;
         }
-        // Nanoseconds of any run that ends fit i128 by far.
+        // The nanoseconds of any real run fit into i128.
         let nanoseconds = passed.as_nanos() as i128 * (PARTS + i128::from(self.drift_ppm)) / PARTS;
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
     }

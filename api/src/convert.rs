@@ -1,4 +1,4 @@
-//! From the wire's types to the pure rooms' types and back.
+//! Conversion between the API types and the types of the pure crates.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::{
     cluster::{ClusterTaint, NodeShape},
 };
 
-/// Resource under which the number of pods a node takes travels in a node shape.
+/// Resource name under which a node shape carries the number of pods that a node can hold.
 const PODS: &str = "pods";
 
-/// Reads a resource list of the wire, name to quantity.
+/// Parses a resource list of an API object, name to quantity.
 pub fn resources(quantities: &BTreeMap<String, String>) -> Result<Resources, QuantityError> {
     Resources::parse(quantities.iter().map(|(name, text)| (name.as_str(), text.as_str())))
 }
@@ -44,7 +44,7 @@ pub fn component(component: &workload::Component) -> Component {
     }
 }
 
-/// The parts of a pod spec (or of a component's node claim) that say where the pod may run.
+/// The parts of a pod spec (or of a component's node claim) that restrict where the pod may run.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeClaim {
@@ -71,8 +71,8 @@ struct Terms {
     node_selector_terms: Vec<constraints::NodeSelectorTerm>,
 }
 
-/// What a pod asks for and where it may run, from its requests and the `nodeSelector`, `affinity` and
-/// `tolerations` of its spec. Fields that cannot be read count as absent.
+/// Requests and node constraints of a pod, from its requests and the `nodeSelector`, `affinity` and
+/// `tolerations` of its spec. Fields that cannot be parsed count as absent.
 pub fn pod_shape(requests: Resources, claim: &Value) -> PodShape {
     let claim = NodeClaim::deserialize(claim).unwrap_or_default();
     let terms = claim
@@ -116,11 +116,28 @@ pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
         allocatable,
         free,
         nodes: Vec::new(),
+        hyper_node: None,
     }
 }
 
-/// A node shape read from a Cluster's status; amounts that cannot be read count as absent.
-pub fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
+/// Most nodes of one cluster that are planned with: the planner keeps each of them. A member that reports more does not
+/// tell the truth, or has twenty times the nodes that Kubernetes supports.
+const MOST_NODES: i64 = 100_000;
+
+/// The node shapes of a Cluster's status, up to [`MOST_NODES`] nodes.
+pub fn placement_shapes(shapes: &[NodeShape]) -> Vec<placement::NodeShape> {
+    let mut left = MOST_NODES;
+    let shapes = shapes.iter().map(|shape| {
+        let mut shape = placement_shape(shape);
+        shape.count = shape.count.clamp(0, left);
+        left -= shape.count;
+        shape
+    });
+    shapes.collect()
+}
+
+/// A node shape from a Cluster's status; quantities that cannot be parsed count as absent.
+fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
     let mut allocatable = resources(&shape.allocatable).unwrap_or_default();
     let mut free = resources(&shape.free).unwrap_or_default();
     let max_pods = allocatable.get(PODS);
@@ -138,7 +155,7 @@ pub fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
     }
 }
 
-/// A taint of a cluster or a node; `None` for an effect that keeps no pod away.
+/// A taint of a cluster or a node; `None` for an effect that does not keep pods away.
 pub fn taint_from_wire(taint: &ClusterTaint) -> Option<constraints::Taint> {
     let effect = match taint.effect.as_str() {
         "NoSchedule" => constraints::TaintEffect::NoSchedule,
@@ -198,5 +215,16 @@ mod tests {
             ..placement::NodeShape::default()
         };
         assert_eq!(placement_shape(&node_shape(&shape)), shape);
+    }
+
+    #[test]
+    fn a_member_that_reports_any_number_of_nodes_fills_no_memory() {
+        let counts = |counts: &[i64]| -> Vec<i64> {
+            let shape = |count: &i64| NodeShape { count: *count, ..NodeShape::default() };
+            let shapes: Vec<NodeShape> = counts.iter().map(shape).collect();
+            placement_shapes(&shapes).iter().map(|shape| shape.count).collect()
+        };
+        assert_eq!(counts(&[3, -1, 4]), [3, 0, 4]);
+        assert_eq!(counts(&[99_990, 1_000_000_000, i64::MAX, 1]), [99_990, 10, 0, 0]);
     }
 }

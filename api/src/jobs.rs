@@ -1,19 +1,22 @@
 //! Group `kubeflow.org`: PyTorchJob and TFJob (v1), MPIJob (v2beta1), with the fields of the training
 //! operator and the MPI operator.
 //!
-//! These types exist for their schemas. The controllers read jobs as plain JSON, because a custom
-//! resource keeps a quantity as it was written, number or string.
+//! These types exist for their schemas. The controllers read jobs as plain JSON, because a custom resource
+//! keeps a quantity in the form it was written, number or string.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{autoscaling::v2::MetricSpec, core::v1::PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "kubeflow.org",
     version = "v1",
@@ -36,7 +39,9 @@ pub struct PyTorchJobSpec {
     pub run_policy: Option<RunPolicy>,
 }
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "kubeflow.org",
     version = "v1",
@@ -59,7 +64,9 @@ pub struct TFJobSpec {
     pub run_policy: Option<RunPolicy>,
 }
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "kubeflow.org",
     version = "v2beta1",
@@ -90,7 +97,8 @@ pub struct MPIJobSpec {
     pub run_policy: Option<RunPolicy>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +110,8 @@ pub struct ReplicaSpec {
     pub template: Option<PodTemplateSpec>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,13 +131,14 @@ pub struct RunPolicy {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub min_resources: BTreeMap<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
@@ -138,7 +148,8 @@ pub struct SchedulingPolicy {
     pub schedule_timeout_seconds: Option<i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ElasticPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +176,8 @@ pub struct ElasticPolicy {
     pub standalone: Option<bool>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct RendezvousSetting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -173,10 +185,11 @@ pub struct RendezvousSetting {
     pub value: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobStatus {
-    /// In the order in which they came about; `kubectl get` shows the last one as the state.
+    /// In order of occurrence; `kubectl get` shows the last one as the state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,7 +202,8 @@ pub struct JobStatus {
     pub start_time: Option<Time>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobCondition {
     #[serde(rename = "type")]
@@ -205,7 +219,8 @@ pub struct JobCondition {
     pub last_transition_time: Option<Time>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]

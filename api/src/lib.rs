@@ -1,20 +1,24 @@
-//! The Kubernetes API types of Fleet: every group of the design as Rust types, the generated
-//! CustomResourceDefinitions, names that several rooms agree on, and the one YAML module.
+//! The Kubernetes API types of Fleet: every group as Rust types, the generated CustomResourceDefinitions,
+//! names that several crates share, and the only module that reads and writes YAML.
 //!
-//! Inputs: none; this room holds data definitions. Deliberately absent: decisions (they live in
-//! the pure rooms), clients and IO (they live in the processes), but for how long both wait (`patience`).
+//! Deliberately absent: decisions (they are in the pure crates), clients and IO (they are in the processes),
+//! except the request timeout that all of them use (`patience`).
 
 pub mod access;
 pub mod advice;
 pub mod binding;
+#[cfg(feature = "schemas")]
 pub mod bounds;
+pub mod cell_answers;
 pub mod cell_places;
 pub mod cells;
 pub mod clock;
 pub mod cluster;
+pub mod conditions;
 pub mod convert;
 pub mod crds;
 pub mod jobs;
+pub mod kinds;
 pub mod mutation;
 pub mod names;
 pub use fleet_ordered as ordered;
@@ -24,8 +28,11 @@ pub mod policy;
 pub mod queue;
 pub mod quota_tree;
 pub mod reservation;
+#[cfg(feature = "schemas")]
 pub mod rules;
+#[cfg(feature = "schemas")]
 pub mod schema;
+#[cfg(feature = "schemas")]
 pub mod texts;
 pub mod volcano;
 pub mod work;

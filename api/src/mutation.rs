@@ -1,7 +1,7 @@
-//! Deliberate bugs, to see that the simulation finds them.
+//! Deliberate bugs, to check that the simulation finds them.
 //!
-//! Only a build with the feature `deliberate-bugs` has them, and only tests and the example `simulate` of `kubesim` are
-//! such builds. In every other build [`is_on`] is a constant, and no branch is left where a bug could stand.
+//! Only builds with the feature `deliberate-bugs` have them: tests, and the example `simulate` of
+//! `fault-simulation`. In every other build [`is_on`] is a constant, and the branches are compiled out.
 
 macro_rules! mutations {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {
@@ -18,7 +18,7 @@ macro_rules! mutations {
             /// All but `None`.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// What is wrong, as a sentence.
+            /// What the bug breaks, as a sentence.
             pub fn what(self) -> &'static str {
                 match self {
                     Self::None => "",
@@ -32,43 +32,48 @@ macro_rules! mutations {
 mutations! {
     /// The hub clears a run's target, and starts the next run, without waiting for its Work to be gone.
     TargetClearedTooEarly,
-    /// The hub forgets since when a job is unhealthy, so that a toleration never ends.
+    /// The hub forgets since when a job has been unhealthy, so a toleration never ends.
     TolerationForgotten,
     /// The hub deletes the Work of a run that ended without recording the result first.
     WorkDeletedBeforeResult,
     /// The hub keeps the reservation of a job that has ended.
     ReservationKept,
-    /// The hub takes a deleted job's binding down without deleting its Work, then or later.
+    /// The hub removes a deleted job's binding and never deletes its Work.
     WorkLeftBehind,
-    /// The hub does not count what is bound against the quota.
+    /// The hub does not count bound jobs against the quota.
     QuotaNotCounted,
-    /// The hub never gives the quota of an ended job back.
+    /// The hub never releases the quota of an ended job.
     QuotaKept,
     /// The agent takes over an object that Fleet did not make.
     ForeignAdopted,
-    /// The agent lets a Work go before the pods of its run are gone.
+    /// The agent removes its finalizer from a Work before the pods of its run are gone.
     FinalizerTooEarly,
-    /// The agent takes an older run of a binding for the one that is wanted now.
+    /// The agent accepts an older run of a binding as the current one.
     OlderRunKept,
     /// The agent does not stop the jobs of a cluster that is cut off.
     FenceForgotten,
-    /// The hub takes a cluster for lost as soon as its lease has lapsed, without the agent's grace.
+    /// The agent stops the pods of a fenced job only after it has written the job's mark.
+    FenceAfterMark,
+    /// The hub counts a cluster as lost as soon as its lease has expired, without the agent's grace period.
     GraceForgotten,
-    /// The agent never gives the places of a run back.
+    /// The agent never releases the places of a run.
     HoldKept,
-    /// The hub leaves the unit of a deleted job, and has not said whose it is.
+    /// The hub keeps the QueueUnit of a deleted job, and never set its owner.
     UnitLeftBehind,
-    /// The hub takes a Work or a reservation that it made itself for ended when an older listing does not name it.
+    /// When an older list lacks a Work or a reservation that the hub itself created, the hub treats it as
+    /// deleted.
     ListingEndsAnswers,
-    /// The hub takes an edit of a gang that runs at once: what it is counted for is not what was sent.
+    /// The hub applies an edit of a running gang at once, so the member runs something else than what was
+    /// counted.
     BoundGangEdited,
-    /// The agent binds the pods of a gang one by one as they come, and takes those back that stay without the others.
+    /// The agent binds the pods of a gang one by one as they appear, and deletes them again if the others do
+    /// not follow.
     GangBoundOneByOne,
     /// The agent gives each pod of a group the leaf cells of the group's first pod.
     LeafCellsOfFirst,
-    /// The hub waits for the jobs that stand on a virtual cluster's cells, and does not end their runs.
+    /// The hub waits for the jobs that borrow a virtual cluster's cells instead of evicting them.
     BorrowedCellsKept,
-    /// After a restart the hub does not know the cells of the jobs that run.
+    /// After a restart the hub does not recover the cells of running jobs.
     CellsForgotten,
     /// The agent places other pods on nodes that are kept for cells.
     CellNodesOpen,

@@ -1,9 +1,9 @@
-//! Merge patches that say only what differs: hub and member write statuses by the same rule.
+//! Merge patches with only the differences. Hub and member write statuses with them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The merge patch (RFC 7386) that makes `new` of `old`; `None` when they are equal.
+/// The merge patch (RFC 7386) that turns `old` into `new`; `None` if they are equal.
 pub fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;
@@ -24,7 +24,7 @@ pub fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// [`merge_diff`] of two values in their JSON form; a value without one counts as null.
+/// [`merge_diff`] of two values in JSON form; a value that cannot be serialized counts as null.
 pub fn merge_diff_of<T: Serialize>(old: &T, new: &T) -> Option<Value> {
     let json = |value| serde_json::to_value(value).unwrap_or_default();
     merge_diff(&json(old), &json(new))

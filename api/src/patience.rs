@@ -1,15 +1,15 @@
-//! Clients that do not wait for ever for an answer to begin.
+//! A client with a timeout for the start of each answer.
 
 use std::time::Duration;
 
 use kube::Client;
 use tower::{service_fn, timeout::Timeout};
 
-/// Longest wait for the head of an answer. What follows it, the events of a watch, may take as long as it likes.
+/// Timeout for the head of an answer. The body, such as the events of a watch, has none.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// A client whose requests fail when no answer has begun in time. A watch whose request or answer was lost on the
-/// way would show nothing, and nothing would tell that from quiet.
+/// A client whose requests fail if no answer begins in time. If a watch's request or answer was lost on the
+/// network, it would otherwise look like a watch without events.
 pub fn patient(client: Client) -> Client {
     let namespace = client.default_namespace().to_string();
     let send = service_fn(move |request| {

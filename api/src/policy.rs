@@ -3,16 +3,20 @@
 //! Field names and defaults follow Karmada's policy API with the additions of the ACK One fleet
 //! (`customSchedulingType`, `suspension.scheduling`) and of Fleet (`failover.cluster.fencing`).
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-/// What a PropagationPolicy or ClusterPropagationPolicy asks for.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+mod overrides;
+
+pub use overrides::*;
+
+/// Spec of a PropagationPolicy or ClusterPropagationPolicy.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "policy.one.alibabacloud.com",
     version = "v1alpha1",
@@ -29,7 +33,7 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub struct PropagationSpec {
     /// The objects this policy governs; one match is enough.
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(length(min = 1)))]
     pub resource_selectors: Vec<ResourceSelector>,
     /// Older spelling of `propagateDeps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,13 +70,15 @@ pub struct PropagationSpec {
     pub preserve_resources_on_deletion: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_priority: Option<SchedulePriority>,
-    /// Who binds the pods of a job for which places are reserved. Default `Fleet`.
+    /// Who binds the pods of a job with reserved places. Default `Fleet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_scheduling: Option<PodScheduling>,
 }
 
-/// The cluster-scoped twin of [`PropagationPolicy`]: same fields, selects in any namespace.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// The cluster-scoped form of [`PropagationPolicy`]: the same fields, but it selects in any namespace.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "policy.one.alibabacloud.com",
     version = "v1alpha1",
@@ -90,15 +96,17 @@ pub struct ClusterPropagationPolicySpec {
     pub propagation: PropagationSpec,
 }
 
-/// Conditions of a policy: `Valid` is False with the first violation when a rule is broken.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+/// Conditions of a policy: `Valid` is False with the first violation if a rule is broken.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSelector {
     pub api_version: String,
@@ -112,22 +120,26 @@ pub struct ResourceSelector {
     pub label_selector: Option<LabelSelector>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum Preemption {
     Never,
     Always,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum ConflictResolution {
     Abort,
     Overwrite,
 }
 
-/// `Fleet`: pod templates name the agent's scheduler, which binds the gang as one. `Gates`: they keep their scheduler and get
-/// a scheduling gate, which the agent removes, pod by pod for the node reserved, when the whole gang is there. `AsWritten`:
-/// they are sent as they are, and a gang may start in part where another scheduler binds it.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+/// `Fleet`: pod templates name the agent's scheduler, which binds the gang as a whole. `Gates`: they keep
+/// their scheduler and get a scheduling gate; once all pods of the gang exist, the agent removes it and gives
+/// each pod a selector of its reserved node. `AsWritten`: they are sent unchanged, so a gang that another
+/// scheduler binds may start in part.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum PodScheduling {
     #[default]
     Fleet,
@@ -135,7 +147,8 @@ pub enum PodScheduling {
     AsWritten,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Suspension {
     /// Wait in the queue before being scheduled.
@@ -148,14 +161,16 @@ pub struct Suspension {
     pub dispatching_on_clusters: Option<SuspendClusters>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SuspendClusters {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster_names: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulePriority {
     /// `KubePriorityClass`.
@@ -166,7 +181,8 @@ pub struct SchedulePriority {
 }
 
 /// Where objects may go and how their replicas are spread.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
     /// Excludes `clusterAffinities`.
@@ -178,7 +194,7 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster_tolerations: Vec<Toleration>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 8)))]
     pub spread_constraints: Vec<SpreadConstraint>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_scheduling: Option<ReplicaScheduling>,
@@ -187,7 +203,8 @@ pub struct Placement {
 }
 
 /// A toleration of a cluster's taint; the shape of a pod's toleration.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Toleration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,7 +220,8 @@ pub struct Toleration {
 }
 
 /// All given fields must hold; `exclude` wins over everything.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAffinity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,14 +235,16 @@ pub struct ClusterAffinity {
 }
 
 /// Expressions over `provider`, `region` and `zone`, operators In and NotIn.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FieldSelector {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<FieldRequirement>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FieldRequirement {
     pub key: String,
@@ -233,10 +253,11 @@ pub struct FieldRequirement {
     pub values: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAffinityTerm {
-    #[schemars(length(max = 32))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 32)))]
     pub affinity_name: String,
     #[serde(flatten)]
     pub affinity: ClusterAffinity,
@@ -244,7 +265,8 @@ pub struct ClusterAffinityTerm {
     pub overflow_affinities: Vec<OverflowAffinity>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OverflowAffinity {
     pub affinity_name: String,
@@ -252,7 +274,8 @@ pub struct OverflowAffinity {
     pub affinity: ClusterAffinity,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SpreadConstraint {
     /// `cluster`, `region`, `zone` or `provider`; excludes `spreadByLabel`.
@@ -266,7 +289,8 @@ pub struct SpreadConstraint {
     pub max_groups: Option<i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaScheduling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -280,24 +304,28 @@ pub struct ReplicaScheduling {
     pub custom_scheduling_type: Option<CustomSchedulingType>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum ReplicaSchedulingType {
     Duplicated,
     Divided,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum ReplicaDivisionPreference {
     Aggregated,
     Weighted,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum CustomSchedulingType {
     Gang,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WeightPreference {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -307,20 +335,23 @@ pub struct WeightPreference {
     pub dynamic_weight: Option<DynamicWeight>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum DynamicWeight {
     AvailableReplicas,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StaticWeight {
     pub target_cluster: ClusterAffinity,
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 1)))]
     pub weight: i64,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -329,26 +360,29 @@ pub struct WorkloadAffinity {
     pub anti_affinity: Option<GroupByLabel>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupByLabel {
     pub group_by_label_key: String,
 }
 
 /// What happens when the job or its cluster fails.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Failover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<ApplicationFailover>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFailover>,
-    /// Accepts that the old and the new run of a job are alive at once for a time, as `Gracefully` needs.
+    /// Accepts that the old and the new run of a job may run at the same time, which `Gracefully` requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_two_runs: Option<bool>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationFailover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,14 +392,15 @@ pub struct ApplicationFailover {
     /// Only with `Gracefully`; default 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i32>,
-    /// Attempts before the job ends Failed.
+    /// Runs that may fail before the job ends Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_preservation: Option<StatePreservation>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionConditions {
     /// Seconds a job may stay failed or unhealthy. Default 300; 0 is at once.
@@ -374,7 +409,8 @@ pub struct DecisionConditions {
 }
 
 /// `Immediately` and `Graciously` are older spellings of `Directly` and `Gracefully`.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum PurgeMode {
     Directly,
     Immediately,
@@ -383,12 +419,13 @@ pub enum PurgeMode {
     Never,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterFailover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_mode: Option<PurgeMode>,
-    /// How surely the old run is stopped before a new one starts. Default `Lease`.
+    /// How certain it must be that the old run is stopped before a new one starts. Default `Lease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
     /// Seconds a cluster may stay lost before its jobs move. Default 300; 0 is at once.
@@ -398,150 +435,26 @@ pub struct ClusterFailover {
     pub state_preservation: Option<StatePreservation>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum Fencing {
     None,
     Lease,
     Watchdog,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StatePreservation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<StatePreservationRule>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StatePreservationRule {
     pub alias_label_name: String,
     pub json_path: String,
-}
-
-/// Changes made to objects on their way to certain clusters.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[kube(
-    group = "policy.one.alibabacloud.com",
-    version = "v1alpha1",
-    kind = "OverridePolicy",
-    plural = "overridepolicies",
-    shortname = "op",
-    namespaced,
-    derive = "Default",
-    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
-)]
-#[serde(rename_all = "camelCase")]
-pub struct OverrideSpec {
-    /// Empty: every object.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resource_selectors: Vec<ResourceSelector>,
-    pub override_rules: Vec<OverrideRule>,
-}
-
-/// The cluster-scoped twin of [`OverridePolicy`]; applied before it.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[kube(
-    group = "policy.one.alibabacloud.com",
-    version = "v1alpha1",
-    kind = "ClusterOverridePolicy",
-    plural = "clusteroverridepolicies",
-    shortname = "cop",
-    derive = "Default",
-    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
-)]
-pub struct ClusterOverridePolicySpec {
-    #[serde(flatten)]
-    pub overrides: OverrideSpec,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OverrideRule {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_cluster: Option<ClusterAffinity>,
-    pub overriders: Overriders,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Overriders {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub plaintext: Vec<PlaintextOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub image_overrider: Vec<ImageOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub command_overrider: Vec<CommandOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args_overrider: Vec<CommandOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels_overrider: Vec<MapOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub annotations_overrider: Vec<MapOverrider>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub field_overrider: Vec<FieldOverrider>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-pub struct PlaintextOverrider {
-    /// JSON pointer.
-    pub path: String,
-    /// `add`, `remove` or `replace`.
-    pub operator: String,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_value")]
-    pub value: Value,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-pub struct ImageOverrider {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicate: Option<ImagePredicate>,
-    /// `Registry`, `Repository` or `Tag`.
-    pub component: String,
-    pub operator: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-pub struct ImagePredicate {
-    pub path: String,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CommandOverrider {
-    pub container_name: String,
-    /// `add` or `remove`.
-    pub operator: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub value: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-pub struct MapOverrider {
-    pub operator: String,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub value: BTreeMap<String, String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FieldOverrider {
-    pub field_path: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub json: Vec<FieldPatch>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub yaml: Vec<FieldPatch>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FieldPatch {
-    pub sub_path: String,
-    pub operator: String,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_value")]
-    pub value: Value,
 }

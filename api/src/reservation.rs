@@ -1,4 +1,5 @@
-//! Reservation (`fleet.dev/v1alpha1`): places for all components of one binding, asked of one member.
+//! Reservation (`fleet.dev/v1alpha1`): a request to one member to reserve places for all components of one
+//! binding.
 //!
 //! On the hub it lives in the cluster's namespace: the controller writes the spec, that cluster's agent
 //! the status. In the member the agent keeps its own copy in `fleet-system`, written before it answers.
@@ -6,12 +7,15 @@
 use std::collections::BTreeMap;
 
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{binding::Component, cell_places::CellGroup, volcano::NetworkTopology};
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "fleet.dev",
     version = "v1alpha1",
@@ -30,36 +34,42 @@ use crate::{binding::Component, cell_places::CellGroup, volcano::NetworkTopology
 #[serde(rename_all = "camelCase")]
 pub struct ReservationSpec {
     pub binding: BindingReference,
-    /// The epoch the binding will have if this reservation wins.
+    /// The epoch that the binding gets if it is bound by this reservation.
     pub epoch: i64,
     pub components: Vec<Component>,
-    /// Cells of a virtual cluster: the pods have these places and no others. May grow and shrink while the job runs,
-    /// when its pods start one by one.
+    /// Cells of a virtual cluster: the pods get exactly these places. For jobs whose pods start one by one,
+    /// the list may change while the job runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<CellGroup>,
-    /// Of a reservation that belongs to no binding: nodes that are cells of virtual clusters. Only pods with places by
-    /// `cells` are bound to them.
+    /// Components that take no cells beside others that do. They get places outside of cell nodes if there are any,
+    /// else on the nodes of the job's cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_cells: Vec<String>,
+    /// For a reservation without a binding: nodes that are cells of virtual clusters. Only pods with places
+    /// in `cells` are bound to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cell_nodes: Vec<String>,
     /// How close together the places must be in the member's network (HyperNodes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopology>,
-    /// Seconds the hold lives without the job's Work arriving.
+    /// Seconds after which the reservation expires if the job's Work has not arrived.
     pub ttl_seconds: i64,
-    /// Term of the leader that asks. A member refuses an older term than the newest it has seen; absent: not
-    /// checked.
+    /// Term of the leader that made the request. A member refuses a term older than the newest it has seen.
+    /// Absent: not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct BindingReference {
     pub namespace: String,
     pub name: String,
     pub uid: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReservationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,46 +79,52 @@ pub struct ReservationStatus {
     pub nodes: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<ComponentRefusal>,
-    /// Of nodes in `cellNodes`, or of places by `cells` that were refused: those that cannot be used, because they are
-    /// not ready, cordoned, not there, or full.
+    /// Nodes that cannot be used, of `cellNodes` or of refused places in `cells`: not ready, cordoned,
+    /// missing, or full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_nodes: Vec<String>,
-    /// Of nodes in `cellNodes`: those that the member does not have.
+    /// Nodes of `cellNodes` that the member does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_nodes: Vec<String>,
-    /// Of `badNodes` with `cellNodes`: those that the member's administrator does not let the hub keep for cells.
+    /// Nodes of `badNodes` that are in `cellNodes` and that the member's administrator does not let the hub
+    /// keep for cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_permitted_nodes: Vec<String>,
-    /// With places by `cells`: component to the indices of pods that have ended.
+    /// For reservations with `cells`: component to the indices of pods that have ended.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, Vec<i64>>,
+    /// Preempted groups of `cells` whose pods are gone, with the time of their preemption (`atMs`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub vacated: BTreeMap<String, i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The first capacity report (`reportSequence` in the Cluster's status) that counts this hold, so
-    /// that the hub knows when to stop counting it itself.
+    /// The first capacity report (`reportSequence` in the Cluster's status) that includes this reservation.
+    /// From then on the hub no longer subtracts it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_sequence: Option<i64>,
-    /// RFC 3339; the places are given back then, unless the job's Work has arrived.
+    /// RFC 3339. The places are released at this time unless the job's Work has arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub enum ReservationPhase {
     Reserved,
     Refused,
     Expired,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct ComponentRefusal {
     pub component: String,
     pub wanted: i64,
     pub fit: i64,
-    /// Resources short, each with amounts.
+    /// Resources that are short, each with amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short: Vec<String>,
-    /// Nodes looked at.
+    /// Number of nodes that were considered.
     #[serde(default)]
     pub nodes: i64,
 }

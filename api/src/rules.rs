@@ -1,14 +1,26 @@
-//! Rules of the definitions that a schema's types cannot say, as `x-kubernetes-validations`: the API server
-//! refuses an object that breaks one, with the message that stands here.
+//! Validation rules that schema types cannot express, as `x-kubernetes-validations`. The API server refuses
+//! an object that breaks one, with the rule's message.
 //!
-//! Each message names the field, what was found and what is allowed. The controller judges policies by
-//! `fleet-policies` all the same: an API server may be older than a rule.
+//! Each message names the field, the value found and the values allowed. The controller still validates
+//! policies with `fleet-policies`, because an API server may be older than a rule.
 
 mod volcano;
 
 use serde_json::{Value, json};
 
-/// One rule: where it stands below `spec`, what must hold, and what is said when it does not.
+/// Rule that amounts do not exceed others, within the cost limit of CEL: each string counts with the longest
+/// length that a request can carry, which leaves room for seven resource names. The agent checks all of them.
+macro_rules! up_to {
+    ($lower:literal, $upper:literal) => {
+        concat!(
+            "['cpu', 'memory', 'pods', 'ephemeral-storage', 'hugepages-2Mi', 'nvidia.com/gpu', 'amd.com/gpu'].all(name, ",
+            "!(name in ", $lower, ") || !(name in ", $upper, ") || ",
+            "quantity(string(", $lower, "[name])).compareTo(quantity(string(", $upper, "[name]))) <= 0)"
+        )
+    };
+}
+
+/// One rule: its path below `spec`, the condition, and the message if it does not hold.
 struct Rule {
     /// Property names; `*` steps into the items of a list. A first `/` means the whole object instead of `spec`.
     path: &'static [&'static str],
@@ -186,38 +198,39 @@ const VOLCANO_QUEUE: &[Rule] = &[
         rule: "!has(self.dequeueStrategy) || self.dequeueStrategy in ['', 'traverse', 'fifo']",
         message: "found an unknown dequeueStrategy; allowed: traverse, fifo",
     },
-    Rule { path: &["capability"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
-    Rule { path: &["deserved"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
-    Rule { path: &["guarantee", "resource"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
     Rule {
         path: &[],
-        rule: "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.capability) || \
-               self.guarantee.resource.all(name, !(name in self.capability) || \
-               !isQuantity(string(self.guarantee.resource[name])) || !isQuantity(string(self.capability[name])) || \
-               quantity(string(self.guarantee.resource[name])).compareTo(quantity(string(self.capability[name]))) <= 0)",
+        rule: concat!(
+            "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.capability) || ",
+            up_to!("self.guarantee.resource", "self.capability")
+        ),
         message: "found guarantee over capability; allowed: guarantee up to capability",
     },
     Rule {
         path: &[],
-        rule: "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.deserved) || \
-               self.guarantee.resource.all(name, !(name in self.deserved) || \
-               !isQuantity(string(self.guarantee.resource[name])) || !isQuantity(string(self.deserved[name])) || \
-               quantity(string(self.guarantee.resource[name])).compareTo(quantity(string(self.deserved[name]))) <= 0)",
+        rule: concat!(
+            "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.deserved) || ",
+            up_to!("self.guarantee.resource", "self.deserved")
+        ),
         message: "found guarantee over deserved; allowed: guarantee up to deserved",
     },
     Rule {
         path: &[],
-        rule: "!has(self.deserved) || !has(self.capability) || self.deserved.all(name, !(name in self.capability) || \
-               !isQuantity(string(self.deserved[name])) || !isQuantity(string(self.capability[name])) || \
-               quantity(string(self.deserved[name])).compareTo(quantity(string(self.capability[name]))) <= 0)",
+        rule: concat!(
+            "!has(self.deserved) || !has(self.capability) || ",
+            up_to!("self.deserved", "self.capability")
+        ),
         message: "found deserved over capability; allowed: deserved up to capability",
     },
 ];
 
-const QUANTITIES: &str = "self.all(name, isQuantity(string(self[name])) && \
-    !quantity(string(self[name])).isLessThan(quantity('0')))";
-const QUANTITIES_MESSAGE: &str =
-    "found an amount that is no quantity, or below zero; allowed: quantities such as 4, 500m, 16Gi";
+/// Maps of quantities that are zero or more, by definition and path below `spec`.
+const AMOUNTS: &[(&str, &[&str])] = &[
+    ("queues.scheduling.volcano.sh", &["capability"]),
+    ("queues.scheduling.volcano.sh", &["deserved"]),
+    ("queues.scheduling.volcano.sh", &["guarantee", "resource"]),
+    ("podgroups.scheduling.volcano.sh", &["minResources"]),
+];
 
 const POD_GROUP: &[Rule] = &[
     Rule {
@@ -355,6 +368,9 @@ pub fn add(definition: &str, schema: &mut Value) {
         if let Some(list) = list.as_array_mut() {
             list.push(rule);
         }
+    }
+    for (_, path) in AMOUNTS.iter().filter(|(name, _)| *name == definition) {
+        crate::schema::at_least_zero(step(&mut schema["properties"]["spec"], path));
     }
     for (path, default) in volcano::defaults(definition) {
         if let Some(place) = step(&mut schema["properties"]["spec"], path).as_object_mut() {

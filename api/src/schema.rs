@@ -1,12 +1,16 @@
-//! Schema pieces that the derived schemas cannot say: quantities that may be written as numbers,
-//! open maps, the recursive quota node.
+//! Schema parts that derived schemas cannot express: quantities that may be numbers, open maps, the recursive
+//! quota node.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// What Kubernetes reads as a quantity.
+/// Pattern of a Kubernetes quantity.
 const QUANTITY: &str = "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|\
                         ([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$";
+
+/// [`QUANTITY`] without a minus sign.
+const AMOUNT: &str = "^\\+?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|\
+                      ([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$";
 
 /// A Kubernetes quantity: `2`, `500m`, `16Gi`, a string or a number.
 pub fn quantity_value() -> Value {
@@ -17,7 +21,21 @@ pub fn quantity_value() -> Value {
     })
 }
 
-/// A map of resource names to quantities that Fleet writes itself, always as texts.
+/// Restricts the quantities of a map to zero or more. A CEL rule could not do this: for its cost estimate an
+/// API server assumes megabytes for each int-or-string.
+pub fn at_least_zero(map: &mut Value) {
+    let value = &mut map["additionalProperties"];
+    value["pattern"] = AMOUNT.into();
+    value["minimum"] = 0.into();
+}
+
+/// Whether a field is a quantity.
+pub fn is_quantity(field: &Value) -> bool {
+    field["x-kubernetes-int-or-string"] == true
+        && [QUANTITY, AMOUNT].iter().any(|pattern| field["pattern"] == **pattern)
+}
+
+/// A map of resource names to quantities that Fleet writes itself, always as strings.
 pub fn written_quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "additionalProperties": {"type": "string", "pattern": QUANTITY}})
 }
@@ -52,8 +70,8 @@ pub fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Levels of the quota tree whose fields are checked by the schema. Structural schemas cannot
-/// recurse; below this the fields are kept unchecked and judged by the controller.
+/// Levels of the quota tree that the schema checks; structural schemas cannot recurse. Deeper levels are kept
+/// unchecked, and the controller validates them.
 const CHECKED_TREE_DEPTH: usize = 6;
 
 /// The root of an ElasticQuotaTree's spec.
@@ -65,7 +83,7 @@ fn quota_node_value(depth: usize) -> Value {
     if depth == 0 {
         return json!({
             "type": "object",
-            "description": "A node this deep is checked by the controller alone.",
+            "description": "Only the controller validates nodes at this depth.",
             "x-kubernetes-preserve-unknown-fields": true,
         });
     }
@@ -88,26 +106,28 @@ fn quota_node_value(depth: usize) -> Value {
                  names its leaf by name or by path."},
             "namespaces": described(texts, "On a leaf: namespaces whose jobs belong here; each in one leaf only."),
             "attributes": described(words, &format!("Rules of this node. {}.", attributes.join(". "))),
-            "min": described(resource_list_value(), "What is guaranteed, by resource: borrowed by others while idle, \
-                and taken back. Nothing where absent."),
+            "min": described(resource_list_value(), "What is guaranteed, by resource: others may borrow it while it is idle, \
+                and it is reclaimed when needed. Absent: nothing."),
             "max": described(resource_list_value(), "The most that admitted jobs below may use, by resource; \
-                kube-queue/max-jobs counts jobs. No bound where absent; the root's is the capacity."),
+                kube-queue/max-jobs counts jobs. Absent: no limit. The root's max is the capacity."),
             "children": described(children, "Quotas below this one. A node without children is a leaf: jobs queue \
                 there."),
         },
     })
 }
 
-/// Whose texts a schema keeps.
+/// Whether a schema keeps descriptions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
     Kept,
-    /// Inside a built-in type; its texts stand in Kubernetes' own reference and are most of the size.
+    /// Inside a built-in type: Kubernetes documents its fields, and the descriptions are most of the schema's
+    /// size.
     Dropped,
 }
 
-/// Makes a derived schema fit for a CustomResourceDefinition: descriptions inside pod templates and volume claims go,
-/// the others become plain text for `kubectl explain`, quantities accept numbers, formats unknown to Kubernetes go.
+/// Prepares a derived schema for a CustomResourceDefinition: removes descriptions inside pod templates and
+/// volume claims, turns the others into plain text for `kubectl explain`, lets quantities be numbers, and
+/// removes formats that Kubernetes does not know.
 pub fn tidy(schema: &mut Value) {
     tidy_below(schema, Texts::Kept);
 }
@@ -123,12 +143,18 @@ fn tidy_below(schema: &mut Value, texts: Texts) {
                 *schema = quantity_value();
                 return;
             }
-            // A property may itself be called `description`; then it holds an object, not a text.
+            // A property may itself be called `description`; then its value is an object, not a text.
             if let Some(Value::String(text)) = map.get("description") {
                 match texts {
                     Texts::Kept => drop(map.insert("description".to_string(), json!(plain(text)))),
                     Texts::Dropped => drop(map.remove("description")),
                 }
+            }
+            // Hoisting moves the types out of this union, the only union in which a definition may name
+            // types.
+            if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && map.contains_key("anyOf")
+            {
+                map.insert("anyOf".to_string(), json!([{"type": "integer"}, {"type": "string"}]));
             }
             if let Some(Value::String(format)) = map.get("format")
                 && !["int32", "int64", "float", "double", "date-time", "byte"].contains(&format.as_str())
@@ -152,7 +178,7 @@ fn tidy_below(schema: &mut Value, texts: Texts) {
     }
 }
 
-/// A property with the fields of a type of Kubernetes' own that has many.
+/// A property with the fields of a large built-in type of Kubernetes.
 fn is_built_in(key: &str, value: &Value) -> bool {
     let has = |path: &str| value.pointer(path).is_some();
     (key == "template" && has("/properties/spec/properties/containers"))
@@ -160,7 +186,7 @@ fn is_built_in(key: &str, value: &Value) -> bool {
         || (key == "metrics" && has("/items/properties/containerResource"))
 }
 
-/// A comment as `kubectl explain` shows it: without the marks of code and links, in one paragraph.
+/// A comment as `kubectl explain` shows it: one paragraph without Markdown.
 fn plain(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(without_link).collect();
     words.join(" ").replace('`', "")

@@ -1,18 +1,27 @@
 //! Volcano's objects: `batch.volcano.sh/v1alpha1` Job (hub and members) and, in members only,
-//! `scheduling.volcano.sh/v1beta1` PodGroup and Queue. On a hub the word `queue` must mean
-//! `scheduling.x-k8s.io`, and kubectl takes the alphabetically first group that serves it.
+//! `scheduling.volcano.sh/v1beta1` PodGroup and Queue. On a hub `queue` must mean `scheduling.x-k8s.io`, and
+//! kubectl resolves the name to the alphabetically first group that serves it.
+
+mod flow;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, PodTemplateSpec};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+pub use flow::{
+    Flow, FlowDependsOn, FlowPatch, FlowState, JobFlow, JobFlowSpec, JobFlowStatus, JobTemplateSpec,
+    JobTemplateStatus, VolcanoJobTemplate,
+};
+
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "batch.volcano.sh",
     version = "v1alpha1",
@@ -34,7 +43,7 @@ pub struct VolcanoJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 0)))]
     pub min_available: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeSpec>,
@@ -55,13 +64,14 @@ pub struct VolcanoJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 1)))]
     pub min_success: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopology>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSpec {
     pub mount_path: String,
@@ -71,16 +81,17 @@ pub struct VolumeSpec {
     pub volume_claim: Option<PersistentVolumeClaimSpec>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 0)))]
     pub replicas: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 0)))]
     pub min_available: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
@@ -97,7 +108,8 @@ pub struct TaskSpec {
     pub partition_policy: Option<PartitionPolicy>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct DependsOn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub name: Vec<String>,
@@ -106,12 +118,13 @@ pub struct DependsOn {
     pub iteration: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionPolicy {
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 1)))]
     pub total_partitions: i32,
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(range(min = 1)))]
     pub partition_size: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_partitions: Option<i32>,
@@ -120,7 +133,8 @@ pub struct PartitionPolicy {
 }
 
 /// How close together in the network the pods of a gang must be.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkTopology {
     /// hard or soft.
@@ -132,7 +146,8 @@ pub struct NetworkTopology {
     pub highest_tier_name: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LifecyclePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,7 +162,8 @@ pub struct LifecyclePolicy {
     pub timeout: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VolcanoJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,7 +196,8 @@ pub struct VolcanoJobStatus {
     pub conditions: Vec<VolcanoJobCondition>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,17 +210,19 @@ pub struct JobState {
     pub last_transition_time: Option<Time>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct TaskState {
     /// Pod phase to count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub phase: BTreeMap<String, i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VolcanoJobCondition {
-    /// On a hub: the phase in which the job stays, with status True, for `kubectl wait --for=condition=Completed`.
+    /// On a hub: the phase of the job, with status True, for `kubectl wait --for=condition=Completed`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     pub status: String,
@@ -211,38 +230,9 @@ pub struct VolcanoJobCondition {
     pub last_transition_time: Option<Time>,
 }
 
-/// The definition of `bus.volcano.sh/v1alpha1` Command, by which users suspend, resume and restart a job. Its
-/// fields stand beside the metadata, where no derived type can have them.
-pub fn command_crd() -> CustomResourceDefinition {
-    let text = serde_json::json!({"type": "string"});
-    let definition = serde_json::json!({
-        "metadata": {"name": "commands.bus.volcano.sh"},
-        "spec": {
-            "group": "bus.volcano.sh",
-            "names": {"kind": "Command", "plural": "commands", "singular": "command"},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object",
-                "properties": {
-                    "apiVersion": text, "kind": text, "metadata": {"type": "object"},
-                    "action": text, "reason": text, "message": text,
-                    "target": {
-                        "type": "object",
-                        "required": ["apiVersion", "kind", "name", "uid"],
-                        "properties": {
-                            "apiVersion": text, "kind": text, "name": text, "uid": text,
-                            "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"},
-                        },
-                    },
-                },
-            }}}],
-        },
-    });
-    // A constant of the right shape; the committed definitions are compared with it by a test.
-    serde_json::from_value(definition).unwrap_or_default()
-}
-
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "scheduling.volcano.sh",
     version = "v1beta1",
@@ -269,16 +259,17 @@ pub struct PodGroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub min_resources: BTreeMap<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopology>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::any_object_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object_list"))]
     pub sub_group_policy: Vec<Value>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct PodGroupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
@@ -292,7 +283,8 @@ pub struct PodGroupStatus {
     pub failed: Option<i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupCondition {
     #[serde(rename = "type")]
@@ -308,7 +300,9 @@ pub struct PodGroupCondition {
     pub message: Option<String>,
 }
 
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "scheduling.volcano.sh",
     version = "v1beta1",
@@ -325,10 +319,10 @@ pub struct VolcanoQueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub capability: BTreeMap<String, Value>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub deserved: BTreeMap<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<Guarantee>,
@@ -343,21 +337,23 @@ pub struct VolcanoQueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dequeue_strategy: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub affinity: Value,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::any_object_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object_list"))]
     pub extend_clusters: Vec<Value>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct Guarantee {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub resource: BTreeMap<String, Value>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct VolcanoQueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -372,18 +368,20 @@ pub struct VolcanoQueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<i32>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::schema::resource_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::resource_list"))]
     pub allocated: BTreeMap<String, Value>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub reservation: Value,
-    /// Beyond Volcano's own: `Valid` is False where its place in the tree cannot be used, with why.
+    /// Not in Volcano: `Valid` is False, with the reason, if the queue's place in the tree cannot be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
 }
 
-/// A domain of the network: nodes that reach each other at one tier's speed.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+/// A network domain: nodes that reach each other at the speed of one tier.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "topology.volcano.sh",
     version = "v1alpha1",
@@ -398,17 +396,18 @@ pub struct VolcanoQueueStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HyperNodeSpec {
-    /// 0 and more; what lies below has a lower tier.
-    #[schemars(range(min = 0))]
+    /// 0 or more; domains inside this one have a lower tier.
+    #[cfg_attr(feature = "schemas", schemars(range(min = 0)))]
     pub tier: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 253)))]
     pub tier_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<HyperNodeMember>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct HyperNodeMember {
     /// Node or HyperNode.
     #[serde(rename = "type")]
@@ -417,7 +416,8 @@ pub struct HyperNodeMember {
 }
 
 /// Exactly one of the three.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MemberSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -428,19 +428,22 @@ pub struct MemberSelector {
     pub label_match: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct ExactMatch {
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(length(min = 1)))]
     pub name: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct RegexMatch {
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schemas", schemars(length(min = 1)))]
     pub pattern: String,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HyperNodeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -450,7 +453,9 @@ pub struct HyperNodeStatus {
 }
 
 /// Cpus of a node and the kubelet's policies, as a node's exporter reports them; its name is the node's.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "nodeinfo.volcano.sh",
     version = "v1alpha1",
@@ -467,18 +472,19 @@ pub struct NumatopologySpec {
     /// CPUManagerPolicy and TopologyManagerPolicy, as the kubelet's configuration says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, String>,
-    /// Kept for the system, by resource.
+    /// Reserved for the system, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub res_reserved: BTreeMap<String, String>,
-    /// What containers may still be given, by resource.
+    /// What is still available to containers, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub numares: BTreeMap<String, NumaResource>,
-    /// By number of the cpu.
+    /// Details of each cpu, by its number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_detail: BTreeMap<String, CpuDetail>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct NumaResource {
     /// A list such as `1-7,9`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -487,8 +493,9 @@ pub struct NumaResource {
     pub capacity: Option<i64>,
 }
 
-/// Where a cpu is; what is not said is 0.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+/// Location of a cpu; absent numbers are 0.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct CpuDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<i64>,
@@ -498,8 +505,10 @@ pub struct CpuDetail {
     pub core: Option<i64>,
 }
 
-/// Makes jobs by the clock.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+/// Creates jobs on a schedule.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schemas"), kube(schema = "disabled"))]
 #[kube(
     group = "batch.volcano.sh",
     version = "v1alpha1",
@@ -516,13 +525,13 @@ pub struct CpuDetail {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CronJobSpec {
-    /// Five fields: minute, hour, day of month, month, day of week; or @hourly and the like.
-    #[schemars(length(min = 1))]
+    /// Five cron fields: minute, hour, day of month, month, day of week; or @hourly and the like.
+    #[cfg_attr(feature = "schemas", schemars(length(min = 1)))]
     pub schedule: String,
     /// A name such as Asia/Shanghai; UTC without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// How late a job may be started.
+    /// How late a job may still be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting_deadline_seconds: Option<i64>,
     /// Allow, Forbid or Replace.
@@ -537,147 +546,28 @@ pub struct CronJobSpec {
     pub failed_jobs_history_limit: Option<i32>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct CronJobTemplate {
     /// Labels and annotations of the jobs.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub metadata: Value,
-    /// A job's spec. It is checked when a job is made of it: its schema is that of whole pods, which a server would
-    /// hold once more for every kind that has it.
-    #[schemars(schema_with = "crate::schema::any_object")]
+    /// Spec of a job. It is validated when a job is created from it. Its schema includes whole pod specs,
+    /// which a server would hold again for every kind that has it.
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object"))]
     pub spec: Value,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CronJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::any_object_list")]
+    #[cfg_attr(feature = "schemas", schemars(schema_with = "crate::schema::any_object_list"))]
     pub active: Vec<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_schedule_time: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_time: Option<Time>,
-}
-
-/// A job that flows make: a job's spec, checked when a job is made of it.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
-#[kube(
-    group = "flow.volcano.sh",
-    version = "v1alpha1",
-    kind = "JobTemplate",
-    plural = "jobtemplates",
-    shortname = "jt",
-    namespaced,
-    status = "JobTemplateStatus"
-)]
-#[kube(root = "VolcanoJobTemplate")]
-#[serde(transparent)]
-pub struct JobTemplateSpec(pub serde_json::Map<String, Value>);
-
-impl JsonSchema for JobTemplateSpec {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "JobTemplateSpec".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        crate::schema::any_object(generator)
-    }
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct JobTemplateStatus {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub job_depends_on_list: Vec<String>,
-}
-
-/// Jobs that are made one after the other.
-#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
-#[kube(
-    group = "flow.volcano.sh",
-    version = "v1alpha1",
-    kind = "JobFlow",
-    plural = "jobflows",
-    shortname = "jf",
-    namespaced,
-    status = "JobFlowStatus",
-    printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.state.phase"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
-)]
-#[serde(rename_all = "camelCase")]
-pub struct JobFlowSpec {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub flows: Vec<Flow>,
-    /// retain or delete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_retain_policy: Option<String>,
-}
-
-/// One job of a flow.
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Flow {
-    /// Name of a JobTemplate of the flow's namespace.
-    #[schemars(length(min = 1))]
-    pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depends_on: Option<FlowDependsOn>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<FlowPatch>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
-pub struct FlowDependsOn {
-    /// Names of flows that must have completed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub targets: Vec<String>,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
-    pub probe: Value,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FlowPatch {
-    /// Fields of the template's spec that differ.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
-    pub job_spec: Value,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct JobFlowStatus {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pending_jobs: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub running_jobs: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failed_jobs: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub completed_jobs: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub terminated_jobs: Vec<String>,
-    #[serde(default, rename = "unKnowJobs", skip_serializing_if = "Vec::is_empty")]
-    pub un_know_jobs: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::any_object_list")]
-    pub job_status_list: Vec<Value>,
-    /// By name of the job.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "crate::schema::any_object")]
-    pub conditions: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<FlowState>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
-pub struct FlowState {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// What is wrong with the flow, or what it waits for that does not exist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
 }

@@ -6,8 +6,9 @@ use super::remote::Remote;
 use super::review::{Operation, Review};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use fleet_apiserver_cel::Asked;
+use fleet_apiserver_cel::expression::{Expression, Variables};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::cel::{Expression, Variables};
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::registry::Entry;
 use fleet_apiserver_schema::resource::Resource;
@@ -122,9 +123,23 @@ pub fn variables(review: &Review<'_>, request: &Value) -> Variables {
     map.remove("object");
     map.remove("oldObject");
     variables.put("request", &slim);
-    variables.authorize(review.ask.clone());
+    variables.authorize(review.ask.clone(), asked(review));
     variables.put("namespaceObject", &review.namespace_object().unwrap_or(Value::Null));
     variables
+}
+
+/// The question that `authorizer.requestResource` starts with.
+fn asked(review: &Review<'_>) -> Asked {
+    let resource = review.resource();
+    let fields = [
+        ("group", resource.group.as_str()),
+        ("resource", resource.plural.as_str()),
+        ("subresource", review.subresource),
+        ("namespace", review.namespace),
+        ("name", review.name.as_str()),
+    ];
+    let given = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    given.map(|(field, value)| (field.to_string(), value.to_string())).collect()
 }
 
 /// What match conditions say.

@@ -5,12 +5,12 @@
 
 use super::hook::{Condition, Rule, Selectors, compile_conditions, conditions, seen_as, variables};
 use super::review::Review;
+use fleet_apiserver_cel::Value as Cel;
+use fleet_apiserver_cel::expression::{Expression, Variables};
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::cel::{Expression, Variables};
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::selectors::Labels;
-use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -182,7 +182,7 @@ impl Policy {
                 }
                 Ok(false) => {
                     let computed = match check.message_expression.as_ref().map(|e| e.value(scope)) {
-                        Some(Ok(Cel::String(text))) if !text.trim().is_empty() => Some(text.to_string()),
+                        Some(Ok(Cel::Text(text))) if !text.trim().is_empty() => Some(text.to_string()),
                         _ => None,
                     };
                     let message = computed.unwrap_or_else(|| match check.message.as_str() {

@@ -365,18 +365,19 @@ fn unstated<'a>(
     let mut missing: Map<String, Value> = Map::new();
     for name in names.filter(|n| matches!(unit(n), "cpu" | "memory") && !n.starts_with("count/")) {
         for container in containers.iter().filter(|c| stated(c, name).is_none()) {
-            let list = missing.entry(tree::text(container, &["name"])).or_insert_with(|| json!([]));
+            let list = missing.entry(name).or_insert_with(|| json!([]));
             if let Value::Array(list) = list {
-                list.push(name.as_str().into());
+                list.push(tree::text(container, &["name"]).into());
             }
         }
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let text = |(container, names): (&String, &Value)| {
-        let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        format!("{} for: {container}", names.join(","))
+    let text = |(name, containers): (&String, &Value)| {
+        let names: Vec<&str> =
+            containers.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        format!("{name} for: {}", names.join(","))
     };
     let list: Vec<String> = missing.iter().map(text).collect();
     let why = format!("failed quota: {}: must specify {}", quota.meta_text("name"), list.join("; "));

@@ -3,9 +3,9 @@
 //! Absent on purpose: what they say of it (see `hook`, `policy`).
 
 use crate::access::user::{self, User};
+use fleet_apiserver_cel::Ask;
 use fleet_apiserver_kinds::scale;
 use fleet_apiserver_schema::base::Base;
-use fleet_apiserver_schema::cel::Ask;
 use fleet_apiserver_schema::convert;
 use fleet_apiserver_schema::registry::Entry;
 use fleet_apiserver_schema::resource::Resource;

@@ -2,6 +2,7 @@
 //!
 //! Absent on purpose: what a commit checks (see `store`), and how it is written (see `disk`).
 
+use crate::nesting::TooDeep;
 use crate::table::{Event, Table};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,6 +20,8 @@ pub enum Refused {
     Changed(usize),
     /// The condition of the commit no longer holds.
     Barred,
+    /// An object is nested too deeply.
+    TooDeep(TooDeep),
     /// The disk refused it. Reads go on; writes do once the disk accepts them again.
     NotStored(String),
     /// The store is closed or its disk is gone for good.

@@ -5,9 +5,11 @@
 
 use crate::dict::Dicts;
 use crate::disk::{Disk, Found};
+use crate::nesting::{self, TooDeep};
 pub use crate::obj::Obj;
 use crate::published::{Batch, Published};
 pub use crate::published::{Hook, Refused};
+use crate::room::Room;
 pub use crate::table::{Event, EventKind, Page, Range, Table};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,6 +19,9 @@ use tokio::time::Instant;
 
 /// What a deletion mark and its progress may take on a full disk.
 const MARK_BYTES: usize = 4096;
+
+/// Why a full disk refuses a write.
+const FULL: &str = "the disk is full; only what gives room back is written until there is room again";
 
 /// One write of a commit.
 pub enum Write {
@@ -28,12 +33,27 @@ pub enum Write {
     Delete { table: Arc<Table>, prev: Arc<Obj>, value: Option<Value> },
 }
 
+impl Write {
+    fn check_nesting(&self) -> Result<(), TooDeep> {
+        match self {
+            Write::Create { value, .. } => nesting::check(value),
+            Write::Update { prev, value, .. } => match nesting::check(value) {
+                Ok(()) => Ok(()),
+                Err(_) => nesting::check_change(Some(&prev.full()), value),
+            },
+            // Nobody reads it any more but watchers, who saw it before.
+            Write::Delete { .. } => Ok(()),
+        }
+    }
+}
+
 /// The store of one server.
 pub struct Store {
     published: Arc<Published>,
     dicts: Dicts,
     tables: RwLock<HashMap<Box<str>, Arc<Table>>>,
     disk: Option<Disk>,
+    room: Room,
     /// Revision at start: no table has older events.
     start: u64,
     /// Last revision before the start.
@@ -91,6 +111,7 @@ impl Store {
             dicts: Dicts::new(found.dicts),
             tables: RwLock::new(HashMap::new()),
             disk,
+            room: Room::default(),
             start,
             resumed: if found.rv == 0 { start } else { found.rv },
         };
@@ -223,6 +244,8 @@ impl Store {
         if let Some(why) = self.published.failure.get() {
             return Err(Refused::Closed(why.clone()));
         }
+        // What was stored must be readable inside lists and events, too.
+        writes.iter().try_for_each(Write::check_nesting).map_err(Refused::TooDeep)?;
         // Packed before the lock, numbered under it.
         let mut packed: Vec<Option<Obj>> = writes
             .iter()
@@ -236,9 +259,9 @@ impl Store {
             .collect();
         let frees = to_free || writes.iter().zip(&packed).all(|(write, new)| frees(write, new.as_ref()));
         if !frees && self.disk.as_ref().is_some_and(|disk| !disk.admits()) {
-            let why = "the disk is full; only what gives room back is written until there is room again";
-            return Err(Refused::NotStored(why.into()));
+            return Err(Refused::NotStored(FULL.into()));
         }
+        let growth = writes.iter().zip(&packed).map(|(write, new)| growth(write, new.as_ref())).sum();
         let mut objs = Vec::with_capacity(writes.len());
         let mut events = Vec::with_capacity(writes.len());
         let mut sequence = self.published.sequence();
@@ -258,6 +281,9 @@ impl Store {
         }
         if !condition() {
             return Err(Refused::Barred);
+        }
+        if !self.room.take(growth, frees) {
+            return Err(Refused::NotStored(FULL.into()));
         }
         let at = Instant::now();
         for (write, packed) in writes.iter().zip(&mut packed) {
@@ -288,6 +314,12 @@ impl Store {
         // The trees are freed outside the lock.
         drop(writes);
         Ok(objs)
+    }
+
+    /// For simulations: from now on the objects may grow by so many bytes in all, as on a disk that is nearly full.
+    /// Beyond that, writes are refused as a full disk refuses them. `None`: there is no limit.
+    pub fn limit_room(&self, bytes: Option<u32>) {
+        self.room.limit(bytes);
     }
 
     /// Stores a small document beside the objects (tokens and the like).
@@ -329,6 +361,19 @@ fn frees(write: &Write, new: Option<&Obj>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Bytes that a write adds to the objects; negative if it frees some.
+fn growth(write: &Write, new: Option<&Obj>) -> i64 {
+    let before = match write {
+        Write::Create { .. } => 0,
+        Write::Update { prev, .. } | Write::Delete { prev, .. } => prev.size(),
+    };
+    let after = match write {
+        Write::Delete { .. } => 0,
+        _ => new.map_or(0, Obj::size),
+    };
+    i64::try_from(after).unwrap_or(i64::MAX).saturating_sub_unsigned(before as u64)
 }
 
 #[cfg(test)]
@@ -374,5 +419,40 @@ mod tests {
         assert!(table.events(100, store.durable(), 1).is_none());
         let kept = table.ring_len();
         assert!((bounds::KEPT..bounds::KEPT + 8).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn without_room_only_what_frees_some_is_written() {
+        let store = Store::memory(100);
+        let table = store.table("/things");
+        let create = |k: &str| Write::Create {
+            table: table.clone(),
+            key: k.into(),
+            value: json!({"n": "x".repeat(100)}),
+        };
+        let old = store.commit(vec![create("x/a")]).unwrap().remove(0);
+        store.limit_room(Some(0));
+        let full = Err(Refused::NotStored(FULL.into()));
+        assert_eq!(store.commit(vec![create("x/b")]).map(drop), full);
+        let longer = json!({"n": "x".repeat(200)});
+        let update = |prev: &Arc<Obj>, value: &serde_json::Value| Write::Update {
+            table: table.clone(),
+            prev: prev.clone(),
+            value: value.clone(),
+        };
+        assert_eq!(store.commit(vec![update(&old, &longer)]).map(drop), full);
+        assert_eq!(store.durable(), old.rv, "what is refused leaves no trace");
+        let shorter = store.commit(vec![update(&old, &json!({"n": "y"}))]).unwrap().remove(0);
+        let mut marked = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "n": "y"});
+        let marked_obj = store.commit(vec![update(&shorter, &marked)]).unwrap().remove(0);
+        marked["n"] = "z".into();
+        let gone = Write::Delete { table: table.clone(), prev: marked_obj, value: Some(marked) };
+        store.commit(vec![gone]).unwrap();
+        // What was there before is the room that is left now; what the first one taught the dictionary makes others smaller.
+        let fits = |n: &usize| store.commit(vec![create(&format!("x/b{n}"))]).is_ok();
+        let fitted = (0..10).take_while(fits).count();
+        assert!((1..4).contains(&fitted), "{fitted} fit into the room of one");
+        store.limit_room(None);
+        store.commit(vec![create("x/c")]).unwrap();
     }
 }

@@ -41,7 +41,7 @@ pub fn check_spec(spec: &At) {
         let requests = spec.at("resources");
         requests.key("storage").required("");
     } else if quantity::parse("storage", storage.text()).is_ok_and(|n| n <= 0) {
-        storage.invalid("must be greater than zero");
+        storage.invalid_as(format!("{}[storage]", spec.at("resources").path()), "must be greater than zero");
     }
     spec.at("volumeMode").one_of(&["Block", "Filesystem"]);
     spec.at("storageClassName").name(NameRule::Subdomain);

@@ -245,9 +245,9 @@ fn environment(c: &At) {
             kind.at("name").need_name(NameRule::Subdomain);
         }
         match kinds.iter().filter(|k| k.is_set()).count() {
-            0 => empty(&source, "must specify one of: `configMapRef` or `secretRef`"),
+            0 => empty(&c.at("envFrom"), "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
-            _ => empty(&source, "may not have more than one field specified at a time"),
+            _ => empty(&c.at("envFrom"), "may not have more than one field specified at a time"),
         }
     }
 }
@@ -326,8 +326,19 @@ pub fn field_ref(at: &At, environment: bool) {
     if known {
         return;
     }
-    let shaped = text.starts_with("metadata.") || text.starts_with("spec.") || text.starts_with("status.");
-    if !shaped {
+    // Names that are known, if not here; the rest are no fields of a pod at all.
+    let known = matches!(
+        text,
+        "metadata.annotations"
+            | "metadata.labels"
+            | "spec.restartPolicy"
+            | "spec.schedulerName"
+            | "status.phase"
+            | "status.nominatedNodeName"
+            | "spec.hostNetwork"
+    ) || FIELDS.contains(&text)
+        || text == "status.podIPs";
+    if !known {
         path.invalid(&format!("error converting fieldPath: field label not supported: {text}"));
     } else if environment {
         let mut allowed = FIELDS.to_vec();
@@ -387,8 +398,10 @@ fn mounts(c: &At, pod: &Pod<'_>) {
             path.invalid("must be unique");
         }
         let (sub, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
-        for part in [&sub, &expression] {
-            local_path(part);
+        // Told without the number of the mount.
+        let mounts = c.at("volumeMounts");
+        for (name, part) in [("subPath", &sub), ("subPathExpr", &expression)] {
+            local_path(&mounts.beside(name, Some(part.value())));
         }
         if !sub.text().is_empty() && !expression.text().is_empty() {
             expression.invalid("subPathExpr and subPath are mutually exclusive");

@@ -35,7 +35,8 @@ pub fn config_map(new: &At, old: Option<&At>) {
     let text: usize = data.entries().map(|(_, v)| v.text().len()).sum();
     let bytes: usize = binary.entries().map(|(_, v)| decoded_length(v.text())).sum();
     if text + bytes > MOST_BYTES {
-        new.too_long(MOST_BYTES);
+        let why = format!("Too long: may not be more than {MOST_BYTES} bytes");
+        new.note(Cause::new("FieldValueTooLong", "[]", why));
     }
     frozen(new, old, &["data", "binaryData"]);
 }
@@ -128,7 +129,8 @@ pub fn namespace(new: &At) {
 /// Checks a Node.
 pub fn node(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
-    placing::taints(&spec.at("taints"));
+    // A node's taints are told at a place where they are not.
+    placing::taints(&new.at("metadata").beside("taints", spec.value().get("taints")));
     let (addresses, mut seen) = (new.at("status.addresses"), std::collections::BTreeSet::new());
     for address in addresses.items() {
         if !seen.insert((address.at("type").text(), address.at("address").text())) {
@@ -178,7 +180,9 @@ pub fn limit_range(new: &At) {
     for limit in limits.items() {
         let kind = limit.at("type");
         if kind.text().is_empty() {
-            kind.required("");
+            for why in [validate::NO_NAME_PART, validate::QUALIFIED] {
+                kind.note(Cause::invalid(kind.path(), &json!(""), why));
+            }
         } else if !types.insert(kind.text()) {
             kind.duplicate();
         } else if !matches!(kind.text(), "Pod" | "Container" | "PersistentVolumeClaim") {
@@ -199,7 +203,7 @@ pub fn limit_range(new: &At) {
         if kind.text() == "PersistentVolumeClaim" {
             let bounds = [limit.at("min"), limit.at("max")];
             if bounds.iter().all(|b| b.value().get("storage").is_none()) {
-                limit.required(
+                limit.at("limits").required(
                     "either minimum or maximum storage value is required, but neither was provided",
                 );
             }
@@ -340,9 +344,9 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
                 operator.invalid("must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
             }
             "In" | "NotIn" if values.is_empty() => {
-                values.required(
-                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
-                );
+                // Told without the number of the expression.
+                let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                selected.beside("values", None).required(why);
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 values.invalid(
@@ -362,15 +366,15 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
     }
 }
 
-/// Checks an Event; `about` is the field that names what it tells of, as the client wrote it.
+/// Checks an Event; `modern`: it came by the newer group.
 pub fn event(new: &At, old: Option<&At>, modern: bool) {
-    let about = if modern { "regarding" } else { "involvedObject" };
     // Stored in the core form, whichever group it came by.
     let of = new.at("involvedObject.namespace").text();
     let namespace = new.at("metadata.namespace").text();
     let right = if of.is_empty() { matches!(namespace, "default" | "kube-system") } else { of == namespace };
-    if !right {
-        new.note(Cause::invalid(format!("{about}.namespace"), &json!(of), "does not match event.namespace"));
+    // The newer group does not ask.
+    if !right && !modern {
+        new.note(Cause::invalid("involvedObject.namespace", &json!(of), "does not match event.namespace"));
     }
     if !modern {
         return;

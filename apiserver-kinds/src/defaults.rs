@@ -4,13 +4,20 @@
 
 use super::registration;
 use fleet_apiserver_ground::tree::{self, default_to};
+use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
 type Obj = Map<String, Value>;
 
-/// Fills in defaults, as the real server does when it decodes.
+/// Fills in defaults, as the real server does when it decodes, and what is always there.
 pub fn apply(resource: &Resource, value: &mut Value) {
+    canonical::strip(value);
+    default(resource, value);
+    canonical::complete(value);
+}
+
+fn default(resource: &Resource, value: &mut Value) {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "pods") => {
             pod_spec(tree::child(value, "spec"));
@@ -26,10 +33,14 @@ pub fn apply(resource: &Resource, value: &mut Value) {
             }
         }
         ("", "persistentvolumeclaims") => {
+            data_source(tree::child(value, "spec"));
             default_to(tree::child(value, "spec"), "volumeMode", "Filesystem");
             default_to(tree::child(value, "status"), "phase", "Pending");
         }
         ("", "persistentvolumes") => {
+            if let Some(Value::Object(host)) = tree::child(value, "spec").get_mut("hostPath") {
+                default_to(host, "type", "");
+            }
             default_to(tree::child(value, "spec"), "persistentVolumeReclaimPolicy", "Retain");
             default_to(tree::child(value, "spec"), "volumeMode", "Filesystem");
             default_to(tree::child(value, "status"), "phase", "Pending");
@@ -48,9 +59,11 @@ pub fn apply(resource: &Resource, value: &mut Value) {
 /// objects, such as its priority, do not.
 pub fn of_fields(resource: &Resource, value: &mut Value) {
     if resource.is("", "pods") {
+        canonical::strip(value);
         let spec = tree::child(value, "spec");
         pod_spec(spec);
         default_to(spec, "enableServiceLinks", true);
+        canonical::complete(value);
     } else {
         apply(resource, value);
     }
@@ -59,6 +72,7 @@ pub fn of_fields(resource: &Resource, value: &mut Value) {
 fn workload(resource: &Resource, value: &mut Value) {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "replicationcontrollers") => {
+            labels_of_template(value);
             let labels = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned();
             let spec = tree::child(value, "spec");
             default_to(spec, "replicas", 1);
@@ -112,6 +126,8 @@ fn workload(resource: &Resource, value: &mut Value) {
             template(spec);
         }
         ("apps", "daemonsets") => {
+            let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
+            default_to(notes, TEMPLATE_GENERATION, "1");
             let spec = tree::child(value, "spec");
             default_to(spec, "revisionHistoryLimit", 10);
             let update = inner(spec, "updateStrategy");
@@ -129,7 +145,12 @@ fn workload(resource: &Resource, value: &mut Value) {
 
 fn batch(resource: &Resource, value: &mut Value) {
     match (resource.group.as_str(), resource.plural.as_str()) {
-        ("batch", "jobs") => job_spec(tree::child(value, "spec")),
+        ("batch", "jobs") => {
+            labels_of_template(value);
+            let spec = tree::child(value, "spec");
+            default_to(spec, "manualSelector", false);
+            job_spec(spec);
+        }
         ("batch", "cronjobs") => {
             let spec = tree::child(value, "spec");
             default_to(spec, "concurrencyPolicy", "Allow");
@@ -137,7 +158,7 @@ fn batch(resource: &Resource, value: &mut Value) {
             default_to(spec, "successfulJobsHistoryLimit", 3);
             default_to(spec, "failedJobsHistoryLimit", 1);
             if let Some(Value::Object(t)) = spec.get_mut("jobTemplate") {
-                job_spec(inner(t, "spec"));
+                template(inner(t, "spec"));
             }
         }
         _ => other(resource, value),
@@ -162,6 +183,7 @@ fn other(resource: &Resource, value: &mut Value) {
         }
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             if let Some(Value::Object(r)) = tree::object(value).get_mut("roleRef") {
+                r.retain(|key, v| key != "apiGroup" || v != "");
                 default_to(r, "apiGroup", "rbac.authorization.k8s.io");
             }
             if let Some(Value::Array(list)) = tree::object(value).get_mut("subjects") {
@@ -187,6 +209,9 @@ fn other(resource: &Resource, value: &mut Value) {
             }
         }
         ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
+            default_to(tree::child(value, "spec"), "matchingPrecedence", 1000);
+        }
         ("", "podtemplates") => template(tree::object(value)),
         ("resource.k8s.io", "resourceclaims") => devices(tree::child(value, "spec")),
         ("resource.k8s.io", "resourceclaimtemplates") => {
@@ -204,6 +229,45 @@ pub fn new_namespace(value: &mut Value) {
 
 fn inner<'a>(map: &'a mut Obj, key: &str) -> &'a mut Obj {
     tree::object(map.entry(key).or_insert_with(|| json!({})))
+}
+
+/// The older and the newer way to say where a claim's content comes from say the same.
+fn data_source(spec: &mut Obj) {
+    let in_namespace = |v: &Value| v.get("namespace").is_none();
+    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) => {
+            let mut source = source;
+            default_to(tree::object(&mut source), "apiGroup", Value::Null);
+            spec.insert("dataSourceRef".into(), source);
+        }
+        (None, Some(source)) if in_namespace(&source) => {
+            spec.insert("dataSource".into(), source);
+        }
+        _ => {}
+    }
+}
+
+/// An object without labels takes those of its template.
+fn labels_of_template(value: &mut Value) {
+    let Some(labels) = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned() else { return };
+    if tree::at(value, &["metadata", "labels"]).is_none_or(|l| l.as_object().is_none_or(Map::is_empty)) {
+        tree::meta(value).insert("labels".into(), labels);
+    }
+}
+
+/// Annotation that counts the changes of a DaemonSet's template.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// Counts a change of a DaemonSet's template, whatever the client says of it.
+pub fn template_generation(live: Option<&Value>, value: &mut Value) {
+    let path = ["metadata", "annotations", TEMPLATE_GENERATION];
+    let count = live.map_or(1, |live| {
+        let before: i64 = tree::text(live, &path).parse().unwrap_or(1);
+        let template = |v: &Value| tree::at(v, &["spec", "template"]).cloned();
+        before + i64::from(template(live) != template(value))
+    });
+    let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
+    notes.insert(TEMPLATE_GENERATION.into(), count.to_string().into());
 }
 
 fn template(spec: &mut Obj) {
@@ -262,8 +326,6 @@ fn service(spec: &mut Obj) {
         default_to(spec, "allocateLoadBalancerNodePorts", true);
     }
     default_to(spec, "internalTrafficPolicy", "Cluster");
-    default_to(spec, "ipFamilies", json!(["IPv4"]));
-    default_to(spec, "ipFamilyPolicy", "SingleStack");
 }
 
 /// Named both ways when there are rules for both ways.
@@ -403,6 +465,10 @@ fn pod_spec(spec: &mut Obj) {
         items(spec, key).for_each(container);
     }
     for volume in items(spec, "volumes") {
+        // A volume that says nothing is an empty directory.
+        if volume.keys().all(|key| key == "name") {
+            volume.insert("emptyDir".into(), json!({}));
+        }
         for (kind, mode) in [("configMap", 420), ("secret", 420), ("projected", 420), ("downwardAPI", 420)] {
             if let Some(Value::Object(source)) = volume.get_mut(kind) {
                 default_to(source, "defaultMode", mode);
@@ -508,4 +574,5 @@ pub fn new_job(value: &mut Value, uid: &str) {
             labels.insert(key.into(), v.into());
         }
     }
+    labels_of_template(value);
 }

@@ -217,8 +217,10 @@ fn job_update(spec: &At, before: &At, old: &At) {
     }
     // While it is suspended and has never started, a Job may be told where to run.
     let suspended = before.at("suspend").is_true() && !old.at("status.startTime").is_set() && unfinished(old);
-    if !suspended || !same_placing(template.value(), was.value()) {
+    if !suspended {
         template.invalid("field is immutable");
+    } else if !same_placing(template.value(), was.value()) {
+        template.at("spec").invalid("field is immutable");
     }
 }
 
@@ -256,27 +258,33 @@ fn status(new: &At, old: &At) {
     let (conditions, were) = (status.at("conditions"), before.at("conditions"));
     for kind in ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"] {
         if is_true(&were, kind) && !is_true(&conditions, kind) {
-            conditions.invalid(&format!("cannot disable the terminal {kind}=True condition"));
+            // Only the last two words about a job are terminal.
+            let terminal = if matches!(kind, "Complete" | "Failed") { "terminal " } else { "" };
+            conditions.wrong(&format!("cannot disable the {terminal}{kind}=True condition"));
         }
     }
     let (complete, failed) = (is_true(&conditions, "Complete"), is_true(&conditions, "Failed"));
     if complete && failed {
-        conditions.invalid("cannot set Complete=True and Failed=True conditions");
+        conditions.wrong("cannot set Complete=True and Failed=true conditions");
+    }
+    if complete && is_true(&conditions, "FailureTarget") {
+        conditions.wrong("cannot set Complete=True and FailureTarget=true conditions");
     }
     if complete && !is_true(&were, "Complete") {
         if !is_true(&conditions, "SuccessCriteriaMet") {
             conditions
-                .invalid("cannot set Complete=True condition without the SuccessCriteriaMet=true condition");
+                .wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition");
         }
         if !status.at("completionTime").is_set() {
             status.at("completionTime").required("completionTime is required for Complete jobs");
         }
     }
     if failed && !is_true(&were, "Failed") && !is_true(&conditions, "FailureTarget") {
-        conditions.invalid("cannot set Failed=True condition without the FailureTarget=true condition");
+        conditions.wrong("cannot set Failed=True condition without the FailureTarget=true condition");
     }
     if is_true(&conditions, "SuccessCriteriaMet") && (is_true(&conditions, "FailureTarget") || failed) {
-        conditions.invalid("cannot set FailureTarget=True and SuccessCriteriaMet=True conditions");
+        let other = if failed { "Failed" } else { "FailureTarget" };
+        conditions.wrong(&format!("cannot set SuccessCriteriaMet=True and {other}=true conditions"));
     }
     let (start, end) = (status.at("startTime"), status.at("completionTime"));
     if complete || failed {
@@ -284,15 +292,19 @@ fn status(new: &At, old: &At) {
         if active.number().unwrap_or(0) > 0 {
             active.invalid("active>0 is invalid for finished job");
         }
+        let terminating = status.at("terminating");
+        if terminating.number().unwrap_or(0) > 0 {
+            terminating.invalid("terminating>0 is invalid for finished job");
+        }
     }
     if end.is_set() && !complete {
-        end.invalid("completionTime cannot be set when there is no Complete=True condition");
+        end.invalid("cannot set completionTime when there is no Complete=True condition");
     }
     if before.at("completionTime").is_set() {
         end.same_as(&before.at("completionTime"));
     }
     if start.is_set() && end.is_set() && end.text() < start.text() {
-        end.invalid("completionTime cannot be set before startTime");
+        end.invalid("must be equal to or after `startTime`");
     }
     let running = before.at("startTime");
     let suspended = new.at("spec.suspend").is_true();

@@ -27,7 +27,7 @@ mod storage;
 mod volume;
 mod workload;
 
-pub use defaults::{apply, new_job, new_namespace, of_fields, qos};
+pub use defaults::{apply, new_job, new_namespace, of_fields, qos, template_generation};
 use fleet_apiserver_schema::field::{At, Causes};
 
 /// Checks a new or changed object of a built-in kind.

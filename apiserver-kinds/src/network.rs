@@ -144,7 +144,8 @@ fn traffic(spec: &At, kind: &str) {
     }
     let ranges = spec.at("loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
-        ranges.forbidden("may only be used when `type` is 'LoadBalancer'");
+        let path = format!("{}.LoadBalancerSourceRanges", spec.path());
+        ranges.note(Cause::forbidden(path, "may only be used when `type` is 'LoadBalancer'"));
     }
     ranges.items().for_each(|range| cidr(&range));
     for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {

@@ -5,6 +5,7 @@
 
 use super::container::{self, Pod, ip};
 use super::{placing, volume};
+use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;
 use serde_json::Value;
@@ -88,7 +89,11 @@ fn network(spec: &At) {
 
 fn gates(spec: &At) {
     let gates = spec.at("schedulingGates");
-    gates.unique("name");
+    let mut seen = BTreeSet::new();
+    for gate in gates.items().filter(|gate| !seen.insert(gate.at("name").text())) {
+        let message = format!("Duplicate value: {:?}", gate.at("name").text());
+        gate.note(Cause::new("FieldValueDuplicate", gate.path(), message));
+    }
     for gate in gates.items() {
         gate.at("name").qualified();
     }
@@ -106,7 +111,7 @@ fn resource_claims(claims: &At) {
                 );
             }
             (false, false) => {
-                claim.required("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`");
+                claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`");
             }
             _ => {
                 named.name(NameRule::Subdomain);

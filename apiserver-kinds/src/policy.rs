@@ -43,6 +43,13 @@ pub fn autoscaler(new: &At) {
     for field in ["kind", "name"] {
         target.at(field).need_name(NameRule::Path);
     }
+    let version = target.at("apiVersion");
+    // Only replication controllers belong to the group without a name.
+    let core = target.at("kind").text() == "ReplicationController" && version.text() == "v1";
+    if !version.text().contains('/') && !core {
+        let why = "apiVersion must specify API group";
+        version.note(Cause::invalid(version.path(), &json!(version.text()), why));
+    }
     let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
     if least.number().is_some_and(|n| n < 1) {
         least.invalid("must be greater than or equal to 1");
@@ -286,10 +293,6 @@ fn request(at: &At) {
     use base64::Engine;
     use x509_parser::prelude::FromDer;
     let bytes = base64::engine::general_purpose::STANDARD.decode(at.text()).unwrap_or_default();
-    if bytes.is_empty() {
-        at.required("");
-        return;
-    }
     let why = match x509_parser::pem::Pem::iter_from_buffer(&bytes).next() {
         Some(Ok(block)) if block.label == "CERTIFICATE REQUEST" => {
             match x509_parser::certification_request::X509CertificationRequest::from_der(&block.contents) {

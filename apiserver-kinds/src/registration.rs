@@ -2,9 +2,9 @@
 //!
 //! Inputs: decoded objects of group `admissionregistration.k8s.io`. Absent on purpose: running them.
 
+use fleet_apiserver_cel::rules::{Wanted, problem};
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_schema::error::Cause;
-use fleet_apiserver_schema::rules::{Wanted, problem};
 use serde_json::{Map, Value, json};
 
 /// Group of the registrations; webhooks never review them.

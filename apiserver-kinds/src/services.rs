@@ -74,6 +74,9 @@ pub fn settle(base: &Base, old: Option<&Value>, new: &mut Value) -> ApiResult<()
         spec.remove("clusterIPs");
         return Ok(());
     }
+    // Whoever makes a service does not own them: they come with its address.
+    tree::default_to(spec, "ipFamilies", serde_json::json!(["IPv4"]));
+    tree::default_to(spec, "ipFamilyPolicy", "SingleStack");
     let mut taken = Taken::of(base, tree::meta_text(old.unwrap_or(&Value::Null), "uid"));
     address(base, had, new, &mut taken)?;
     ports(base, &kind, had, new, &mut taken)

@@ -2,9 +2,11 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
+use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same};
-use fleet_apiserver_schema::validate::NameRule;
+use fleet_apiserver_schema::validate::{self, NameRule};
 use fleet_resources::quantity;
+use serde_json::Value;
 
 fn provisioner(at: &At) {
     if at.text().is_empty() {
@@ -36,7 +38,7 @@ pub fn class(new: &At, old: Option<&At>) {
     for field in ["parameters", "provisioner", "reclaimPolicy"] {
         let now = new.at(field);
         if !same(now.value(), old.at(field).value()) {
-            now.forbidden(&format!("updates to {field} are forbidden."));
+            now.invalid("field is immutable");
         }
     }
     binding.same_as(&old.at("volumeBindingMode"));
@@ -87,8 +89,12 @@ pub fn driver(new: &At, old: Option<&At>) {
         name.too_long(63);
     }
     let spec = new.at("spec");
-    for mode in spec.at("volumeLifecycleModes").items() {
-        mode.one_of(&["Ephemeral", "Persistent"]);
+    let modes = spec.at("volumeLifecycleModes");
+    for mode in modes.items().filter(|mode| !matches!(mode.text(), "Persistent" | "Ephemeral")) {
+        // The list is blamed, not the item.
+        let why =
+            format!("Unsupported value: {:?}: supported values: \"Persistent\", \"Ephemeral\"", mode.text());
+        modes.note(Cause::new("FieldValueNotSupported", modes.path(), why));
     }
     spec.at("fsGroupPolicy").one_of(&["File", "None", "ReadWriteOnceWithFSType"]);
     if let Some(old) = old {
@@ -112,7 +118,8 @@ pub fn node(new: &At) {
 
 /// Checks a CSIStorageCapacity.
 pub fn capacity(new: &At, old: Option<&At>) {
-    new.at("storageClassName").need_name(NameRule::Subdomain);
+    // Also an empty one is no name, and not one that lacks.
+    new.at("storageClassName").any_name(NameRule::Subdomain);
     new.at("nodeTopology").label_selector();
     for field in ["capacity", "maximumVolumeSize"] {
         let amount = new.at(field);
@@ -143,7 +150,11 @@ pub fn attachment(new: &At, old: Option<&At>) {
         }
         _ => {}
     }
-    spec.at("nodeName").need_name(NameRule::Subdomain);
+    let node = spec.at("nodeName");
+    // An empty name is a wrong one here, not a missing one.
+    if let Some(why) = validate::name(NameRule::Subdomain, node.text()) {
+        node.invalid(&why);
+    }
     if let Some(old) = old {
         spec.same_as(&old.at("spec"));
     }
@@ -151,6 +162,14 @@ pub fn attachment(new: &At, old: Option<&At>) {
 
 /// Most requests for devices of one claim.
 const MOST_REQUESTS: usize = 32;
+
+/// A name that may not be empty either; which of the two it is, is not told.
+fn label(name: &At) {
+    if let Some(why) = validate::name(NameRule::Label, name.text()) {
+        let text = Value::String(name.text().into());
+        name.note(Cause::invalid(name.path(), &text, &why));
+    }
+}
 
 /// Checks the spec of a ResourceClaim, alone or in a template.
 pub fn resource_claim(spec: &At, old: Option<&At>) {
@@ -160,7 +179,7 @@ pub fn resource_claim(spec: &At, old: Option<&At>) {
         requests.too_many(MOST_REQUESTS);
     }
     for request in requests.items() {
-        request.at("name").need_name(NameRule::Label);
+        label(&request.at("name"));
         let (exactly, first) = (request.at("exactly"), request.at("firstAvailable"));
         match (exactly.is_set(), !first.is_empty()) {
             (true, true) => request.invalid("exactly one of `exactly` or `firstAvailable` is required"),
@@ -171,7 +190,7 @@ pub fn resource_claim(spec: &At, old: Option<&At>) {
             device_request(&exactly);
         }
         for sub in first.items() {
-            sub.at("name").need_name(NameRule::Label);
+            label(&sub.at("name"));
             device_request(&sub);
         }
     }

@@ -9,8 +9,8 @@ use fleet_apiserver_schema::validate::NameRule;
 
 /// Sources, each with the texts it cannot be without.
 const SOURCES: [(&str, &[&str]); 30] = [
-    ("hostPath", &["path"]),
     ("emptyDir", &[]),
+    ("hostPath", &["path"]),
     ("secret", &["secretName"]),
     ("configMap", &["name"]),
     ("downwardAPI", &[]),

@@ -28,7 +28,7 @@ pub fn deployment(new: &At, old: Option<&At>) {
         }
         "Recreate" => {}
         "RollingUpdate" => surge(&rolling),
-        _ => kind.unsupported(&["Recreate", "RollingUpdate"]),
+        _ => strategy.unsupported(&["Recreate", "RollingUpdate"]),
     }
     let status = new.at("status");
     counts(
@@ -294,7 +294,7 @@ pub fn daemon_set(new: &At, old: Option<&At>) {
                 _ => {}
             }
         }
-        _ => kind.unsupported(&["RollingUpdate", "OnDelete"]),
+        _ => update.unsupported(&["RollingUpdate", "OnDelete"]),
     }
     let status = new.at("status");
     counts(

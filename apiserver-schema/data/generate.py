@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Builds builtin.json.gz: schemas and protobuf field tables of the built-in kinds.
 
-usage: generate.py DEFINITIONS.json K8S_PB_SRC_DIR
+usage: generate.py DEFINITIONS.json K8S_PB_SRC_DIR GO_MODULES_DIR
 
-See README.md beside this file for where the two inputs come from.
+See README.md beside this file for where the inputs come from.
 """
 import gzip
 import json
 import os
 import re
 import sys
+
+import go_fields
 
 DROP_GROUPS = ("v1alpha", "v1beta", "v2beta")
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -157,7 +159,16 @@ def main():
     pb = proto(sys.argv[2], defs)
     # Follow references from what the server serves, so that the artefact stays small.
     pb = {k: v for k, v in pb.items() if not any(f".{g}" in k for g in DROP_GROUPS)}
-    out = json.dumps({"defs": defs, "pb": pb}, separators=(",", ":"), sort_keys=True)
+    modules = sys.argv[3]
+    roots = [
+        (f"{modules}/api", "api."),
+        (f"{modules}/apimachinery/pkg/apis/meta", "apimachinery.pkg.apis.meta."),
+        (
+            f"{modules}/apiextensions-apiserver/pkg/apis/apiextensions",
+            "apiextensions-apiserver.pkg.apis.apiextensions.",
+        ),
+    ]
+    out = json.dumps({"defs": defs, "pb": pb, "go": go_fields.table(roots, defs)}, separators=(",", ":"), sort_keys=True)
     target = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin.json.gz")
     with open(target, "wb") as f:
         f.write(gzip.compress(out.encode(), 9, mtime=0))

@@ -3,8 +3,8 @@
 //! Inputs: none; one static list shared by all servers of a process.
 //! Absent on purpose: schemas (in the artefact), defaults and columns (see `defaults`, `printers`).
 
-use crate::Schema;
 use crate::resource::{Resource, ScalePaths};
+use crate::schema::Schema;
 use std::sync::{Arc, OnceLock};
 
 struct Kind {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::Schema;
-use crate::cause::Cause;
-use crate::rules::{self, Rules};
+use crate::schema::Schema;
 use crate::structural;
+use fleet_apiserver_cel::cause::Cause;
+use fleet_apiserver_cel::rules::{self, Rules};
 use fleet_apiserver_ground::digest;
 
 /// Schemas kept for the next server. When the cache is full, all are dropped.

@@ -4,8 +4,8 @@
 //! defaults that were added later. Events are stored in the core form, autoscalers as v2. Absent on purpose:
 //! webhook conversion.
 
-use crate::decode;
 use crate::resource::Resource;
+use crate::{canonical, decode};
 use fleet_apiserver_ground::tree;
 use serde_json::{Map, Value, json};
 
@@ -61,6 +61,9 @@ pub fn to_served(resource: &Resource, value: &mut Value) {
             "events" => EVENT_FIELDS.iter().for_each(|(new, core)| rename(map, core, new)),
             _ => autoscaler_to_served(value),
         }
+    }
+    if !resource.custom {
+        canonical::complete(value);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
 use crate::resource::{Column, Resource, ScalePaths};
-use crate::{builtins, compiled, definition};
+use crate::{builtins, canonical, compiled, definition};
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
 
@@ -42,11 +42,41 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, others: &[Value], now: &str) 
     definition::check(old, crd, &mut causes);
     let stored = check_versions(old, crd, &mut causes);
     if !causes.is_empty() {
+        let causes = shared(crd, causes);
         return Err(ApiError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, causes));
     }
     complete(old, crd, &kind, stored);
     accept_names(crd, others, now);
+    canonical::complete(crd);
     Ok(())
+}
+
+/// What all versions of a CRD have in common is told once, at a place of its own.
+fn shared(crd: &Value, causes: Vec<Cause>) -> Vec<Cause> {
+    let versions = tree::list(crd, &["spec", "versions"]);
+    let same = |key: &str| {
+        let first = versions.first().and_then(|v| v.get(key));
+        first.is_some() && versions.iter().all(|v| v.get(key) == first)
+    };
+    let mut out: Vec<Cause> = Vec::new();
+    for mut cause in causes {
+        for (key, place) in [
+            ("schema", "validation"),
+            ("subresources", "subresources"),
+            ("additionalPrinterColumns", "additionalPrinterColumns"),
+            ("selectableFields", "selectableFields"),
+        ] {
+            let rest = cause.field.strip_prefix("spec.versions[").and_then(|rest| rest.split_once("]."));
+            let rest = rest.and_then(|(_, rest)| rest.strip_prefix(key)).map(str::to_string);
+            if let Some(rest) = rest.filter(|_| same(key)) {
+                cause.field = format!("spec.{place}{rest}");
+            }
+        }
+        if !out.contains(&cause) {
+            out.push(cause);
+        }
+    }
+    out
 }
 
 /// Checks the versions of a CRD: the name of the one that is stored.

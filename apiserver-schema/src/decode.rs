@@ -3,7 +3,7 @@
 //! Inputs: a value and its schema. Types of built-in kinds are checked here, as by a typed decoder; types of custom
 //! resources in `validate`. Absent on purpose: defaults of built-in kinds.
 
-use crate::{MICRO_TIME, Schema, Type};
+use crate::schema::{MICRO_TIME, Schema, Type};
 use serde_json::{Map, Value};
 
 /// What decoding found.

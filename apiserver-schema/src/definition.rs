@@ -4,10 +4,10 @@
 //! Inputs: a new or changed CRD. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema
 //! is structural (see `structural`), and rules (see `rules`).
 
-use crate::Schema;
-use crate::cause::Cause;
 use crate::field::{At, Causes};
+use crate::schema::Schema;
 use crate::validate::{self, NameRule};
+use fleet_apiserver_cel::cause::Cause;
 use serde_json::{Value, json};
 
 const MOST_SELECTABLE: usize = 8;

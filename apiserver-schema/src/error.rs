@@ -2,9 +2,9 @@
 //!
 //! Inputs: what went wrong, named by resource. Absent on purpose: logging and retries.
 
-pub use crate::cause::Cause;
 use crate::resource::Resource;
 use bytes::Bytes;
+pub use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::published::Refused;
 use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ impl ApiError {
         ApiError::of(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml",
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )
     }
 
@@ -221,6 +221,13 @@ impl ApiError {
                 "the body of the request was in an unknown format - accepted media types include: {accepted}"
             ),
         )
+    }
+
+    /// 415 of a patch of no known type.
+    pub fn unknown_patch() -> ApiError {
+        let mut e = ApiError::of(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+        e.0.details = true;
+        e
     }
 
     /// 413.
@@ -331,6 +338,7 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> ApiError {
         match refused {
             Refused::Closed(why) => ApiError::unavailable(why),
+            Refused::TooDeep(why) => ApiError::unprocessable(format!("{}: {why}", why.path)),
             Refused::NotStored(why) => ApiError::internal("InsufficientStorage", why),
             Refused::Exists(_) | Refused::Changed(_) | Refused::Barred => {
                 ApiError::internal("InternalError", "lost a race")

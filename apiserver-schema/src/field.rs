@@ -3,8 +3,8 @@
 //! Inputs: a tree and a list of causes. A path is built only for an error, so validating a correct object makes no
 //! strings. Absent on purpose: what the fields of a kind mean.
 
-use crate::cause::Cause;
 use crate::validate::{self, NameRule};
+use fleet_apiserver_cel::cause::Cause;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -50,6 +50,12 @@ impl<'v, 'p> At<'v, 'p> {
             step: Step::Field(field),
             causes: self.causes,
         }
+    }
+
+    /// A field of this name with a value from elsewhere.
+    pub fn beside<'b>(&'b self, field: &'b str, value: Option<&'v Value>) -> At<'v, 'b> {
+        let value = value.unwrap_or(&NOTHING);
+        At { value, parent: Some(self), step: Step::Field(field), causes: self.causes }
     }
 
     /// The items of a list.
@@ -141,6 +147,16 @@ impl<'v, 'p> At<'v, 'p> {
     /// It cannot be what it is.
     pub fn invalid(&self, why: &str) {
         self.note(Cause::invalid(self.path(), self.value, why));
+    }
+
+    /// It cannot be what it is, which is too much to show.
+    pub fn wrong(&self, why: &str) {
+        self.note(Cause::new("FieldValueInvalid", self.path(), format!("Invalid value: {why}")));
+    }
+
+    /// What is wrong with this value is told at another path.
+    pub fn invalid_as(&self, path: String, why: &str) {
+        self.note(Cause::invalid(path, self.value, why));
     }
 
     /// It cannot be there, or be changed.
@@ -265,9 +281,14 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// A name of this form, if one is there.
     pub fn name(&self, rule: NameRule) {
-        if !self.text().is_empty()
-            && let Some(why) = validate::name(rule, self.text())
-        {
+        if !self.text().is_empty() {
+            self.any_name(rule);
+        }
+    }
+
+    /// A name of this form; an empty text is none.
+    pub fn any_name(&self, rule: NameRule) {
+        if let Some(why) = validate::name(rule, self.text()) {
             self.invalid(&why);
         }
     }
@@ -284,6 +305,9 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// This text, at this path, must be a qualified name, as label keys are.
     pub fn qualified_as(&self, text: &str) {
+        if text.is_empty() {
+            self.note(Cause::invalid(self.path(), &Value::String(String::new()), validate::NO_NAME_PART));
+        }
         if !validate::is_qualified(text) {
             self.note(Cause::invalid(self.path(), &Value::String(text.into()), validate::QUALIFIED));
         }

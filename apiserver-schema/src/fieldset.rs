@@ -3,7 +3,7 @@
 //! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas. The tries are used as
 //! they are stored, so tracking a write needs no conversion. Absent on purpose: managers and times (see `managed`).
 
-use crate::{ListKind, Schema};
+use crate::schema::{ListKind, Schema};
 use serde_json::{Map, Value};
 
 /// A set of paths.
@@ -108,6 +108,13 @@ pub fn common(a: &Set, b: &Set, path: &mut String, f: &mut dyn FnMut(&str)) {
     }
 }
 
+/// One path element the way messages show it.
+pub fn shown(key: &str) -> String {
+    let mut out = String::new();
+    push(&mut out, key);
+    out
+}
+
 /// Appends one element the way messages show it: `.spec`, `[name="x"]`.
 fn push(path: &mut String, key: &str) {
     if let Some(name) = key.strip_prefix("f:") {
@@ -202,21 +209,21 @@ pub fn of(schema: Option<&Schema>, value: &Value, parents: bool) -> Set {
 
 /// The paths a change touched.
 #[derive(Default)]
-pub struct Change {
+pub struct FieldChange {
     /// Added or with another value.
     pub set: Set,
     /// Removed.
     pub removed: Set,
 }
 
-impl Change {
+impl FieldChange {
     /// True when nothing changed.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.removed.is_empty()
     }
 
     /// Nests a change below one path element.
-    fn nest(&mut self, key: impl Fn() -> String, inner: Change) {
+    fn nest(&mut self, key: impl Fn() -> String, inner: FieldChange) {
         if !inner.set.is_empty() {
             self.set.insert(key(), Value::Object(inner.set));
         }
@@ -227,8 +234,8 @@ impl Change {
 }
 
 /// Compares two values.
-pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> Change {
-    let mut out = Change::default();
+pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> FieldChange {
+    let mut out = FieldChange::default();
     match (shape(schema, old), old, shape(schema, new), new) {
         (Shape::Fields, Value::Object(a), Shape::Fields, Value::Object(b)) => {
             for (key, bv) in b {
@@ -288,7 +295,7 @@ pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> Change {
 }
 
 fn compare(
-    out: &mut Change,
+    out: &mut FieldChange,
     element: impl Fn() -> String,
     schema: Option<&Schema>,
     old: &Value,
@@ -302,7 +309,9 @@ fn compare(
         }
         // From or to an empty map or list: the children come or go, the node itself stays.
         (true, false) => {
-            out.set.insert(element(), Value::Object(of(schema, new, true)));
+            let mut inner = of(schema, new, true);
+            inner.remove(".");
+            out.set.insert(element(), Value::Object(inner));
         }
         (false, true) => {
             let mut inner = of(schema, old, true);
@@ -334,13 +343,6 @@ pub fn strip(set: &mut Set, subresource: &str) {
         }
         if meta.is_empty() {
             set.remove("f:metadata");
-        }
-    }
-    for key in ["f:spec", "f:status"] {
-        if let Some(Value::Object(m)) = set.get_mut(key)
-            && m.len() > 1
-        {
-            m.remove(".");
         }
     }
     if subresource == "status" {

@@ -57,7 +57,8 @@ impl Params {
 
     /// A boolean parameter.
     pub fn flag(&self, key: &str) -> bool {
-        matches!(self.get(key), "true" | "1" | "True") || (self.has(key) && self.get(key).is_empty())
+        // Whatever is not said to be false is true.
+        self.has(key) && !matches!(self.get(key).to_ascii_lowercase().as_str(), "false" | "0")
     }
 
     /// A whole number; None if absent.
@@ -67,10 +68,9 @@ impl Params {
     pub fn number(&self, key: &str) -> ApiResult<Option<i64>> {
         match self.get(key) {
             "" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|e| ApiError::bad_request(unreadable("ParseInt", key, text, &e))),
+            text => {
+                text.parse().map(Some).map_err(|e| ApiError::bad_request(unreadable("ParseInt", text, &e)))
+            }
         }
     }
 
@@ -81,7 +81,11 @@ impl Params {
     pub fn version(&self, key: &str) -> ApiResult<u64> {
         match self.get(key) {
             "" => Ok(0),
-            text => text.parse().map_err(|e| ApiError::bad_request(unreadable("ParseUint", key, text, &e))),
+            text => text.parse().map_err(|e| {
+                // A failure of its own in a real server, which reads it late.
+                let why = unreadable("ParseUint", text, &e);
+                ApiError::internal("", format!("{key}: Invalid value: {text:?}: {why}"))
+            }),
         }
     }
 
@@ -92,13 +96,13 @@ impl Params {
 }
 
 /// As Go says it of a number it cannot read.
-fn unreadable(function: &str, key: &str, text: &str, e: &std::num::ParseIntError) -> String {
+fn unreadable(function: &str, text: &str, e: &std::num::ParseIntError) -> String {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let why = match e.kind() {
         PosOverflow | NegOverflow => "value out of range",
         _ => "invalid syntax",
     };
-    format!("{key}: Invalid value: {text:?}: strconv.{function}: parsing {text:?}: {why}")
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// The form of the answer.
@@ -238,5 +242,9 @@ pub fn content_type(headers: &HeaderMap) -> &str {
 pub fn parse_yaml(bytes: &[u8]) -> ApiResult<Value> {
     let text = std::str::from_utf8(bytes)
         .map_err(|e| ApiError::bad_request(format!("the body is not UTF-8: {e}")))?;
-    serde_saphyr::from_str(text).map_err(|e| ApiError::bad_request(format!("yaml: {e}")))
+    let mut options = serde_saphyr::Options::default();
+    // Aliases may not make more of a document than its own length.
+    options.alias_limits.max_total_replayed_events = text.len();
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|e| ApiError::bad_request(format!("yaml: {e}")))
 }

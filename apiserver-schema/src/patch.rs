@@ -2,9 +2,9 @@
 //!
 //! Inputs: the current object and a patch document. Absent on purpose: server-side apply (see `managed`).
 
-use crate::Schema;
 use crate::error::{ApiError, ApiResult};
-use fleet_apiserver_ground::tree;
+use crate::schema::Schema;
+use fleet_apiserver_ground::{nesting, tree};
 use serde_json::{Map, Value};
 
 /// Operations allowed in one JSON patch, as the real server has it.
@@ -12,10 +12,20 @@ const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that the copies of one JSON patch may add: a few operations could double an object again and again.
 const MAX_COPIED: usize = crate::http_io::MAX_BODY;
 
+/// Characters of a path in a message.
+const PATH_SHOWN: usize = 160;
+
 /// Applies an RFC 6902 patch.
 pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
-    let patch: json_patch::Patch = serde_json::from_value(patch)
-        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+    if !patch.is_array() {
+        let found = json_type(&patch);
+        return Err(ApiError::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+        )));
+    }
+    let rejected =
+        || ApiError::unprocessable("the server rejected our request due to an error in our request");
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|_| rejected())?;
     if patch.0.len() > MAX_OPERATIONS {
         return Err(ApiError::too_large(MAX_OPERATIONS));
     }
@@ -28,11 +38,69 @@ pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
                 return Err(ApiError::too_large(MAX_COPIED));
             }
         }
-        json_patch::patch_unsafe(target, std::slice::from_ref(operation)).map_err(|_| {
-            ApiError::unprocessable("the server rejected our request due to an error in our request")
-        })?;
+        deepen(target, operation)?;
+        json_patch::patch_unsafe(target, std::slice::from_ref(operation)).map_err(|_| rejected())?;
     }
     Ok(())
+}
+
+/// Fails for an operation that would nest the target more deeply than is stored. Each operation is checked: many
+/// together could build a value that no stack can walk through.
+fn deepen(target: &Value, operation: &json_patch::PatchOperation) -> ApiResult<()> {
+    use json_patch::PatchOperation::{Add, Copy, Move, Remove, Replace, Test};
+    let (path, value) = match operation {
+        Add(add) => (&add.path, Some(&add.value)),
+        Replace(replace) => (&replace.path, Some(&replace.value)),
+        Copy(copy) => (&copy.path, copy.from.resolve(target).ok()),
+        Move(moved) => (&moved.path, moved.from.resolve(target).ok()),
+        Remove(_) | Test(_) => return Ok(()),
+    };
+    let (above, allowed) = (path.tokens().count(), nesting::MAX + nesting::OWN);
+    let Some(value) = value.filter(|v| above > allowed || !nesting::fits(v, allowed - above)) else {
+        return Ok(());
+    };
+    let found = above + nesting::levels(value);
+    let shown: String = path.as_str().chars().take(PATH_SHOWN).collect();
+    let why = format!("{shown}: found {found} levels of nested objects and lists; allowed: {}", nesting::MAX);
+    Err(ApiError::unprocessable(why))
+}
+
+/// Fails for a merge patch that is no object.
+pub fn check_object(patch: &Value, strategic: bool) -> ApiResult<()> {
+    if patch.is_object() {
+        return Ok(());
+    }
+    let start = if strategic { "" } else { "error decoding patch: " };
+    let found = json_type(patch);
+    Err(ApiError::bad_request(format!(
+        "{start}json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )))
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A value as Go prints it.
+pub fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => format!("[{}]", list.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let sorted: std::collections::BTreeMap<_, _> = map.iter().collect();
+            let entries: Vec<String> = sorted.iter().map(|(k, v)| format!("{k}:{}", go_text(v))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Applies an RFC 7386 patch.
@@ -58,6 +126,12 @@ pub fn strategic(schema: Option<&Schema>, target: &mut Value, patch: Value) -> A
         *target = patch;
         return Ok(());
     };
+    if let Some(other) = patch.get("$patch").map(|v| v.as_str().unwrap_or_default())
+        && !matches!(other, "replace" | "delete" | "merge")
+    {
+        let why = format!("unknown patch type: {other} in map: {}", go_text(&Value::Object(patch.clone())));
+        return Err(ApiError::internal("", why));
+    }
     match patch.remove("$patch").as_ref().and_then(Value::as_str) {
         Some("replace") => {
             *target = Value::Object(patch);
@@ -67,8 +141,7 @@ pub fn strategic(schema: Option<&Schema>, target: &mut Value, patch: Value) -> A
             *target = Value::Object(Map::new());
             return Ok(());
         }
-        Some("merge") | None => {}
-        Some(other) => return Err(ApiError::bad_request(format!("unknown patch directive: {other}"))),
+        _ => {}
     }
     let map = tree::object(target);
     if let Some(Value::Array(keep)) = patch.remove("$retainKeys") {
@@ -85,7 +158,8 @@ pub fn strategic(schema: Option<&Schema>, target: &mut Value, patch: Value) -> A
         } else if let Some(field) = key.strip_prefix("$setElementOrder/") {
             orders.push((field.to_string(), v));
         } else {
-            return Err(ApiError::bad_request(format!("unknown patch directive: {key}")));
+            // A field that no schema knows.
+            map.insert(key, v);
         }
     }
     for (key, v) in patch {
@@ -201,6 +275,33 @@ mod tests {
         let want =
             json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "c", "image": "3"}]}});
         assert_eq!(pod, want);
+    }
+
+    #[test]
+    fn json_patches_build_nothing_deep() {
+        let deep = |levels: usize| (0..levels).fold(json!(1), |v, _| json!({"a": v}));
+        let mut v = json!({"spec": {"x": 1}, "keep": deep(60)});
+        let before = nesting::levels(&v);
+        let steps: Vec<Value> = (0..60)
+            .map(|n| json!({"op": "replace", "path": format!("/spec/x{}", "/a".repeat(n * 100)), "value": deep(100)}))
+            .collect();
+        let e = json_patch(&mut v, steps.into()).unwrap_err();
+        assert_eq!(e.code(), 422);
+        assert!(e.message().starts_with("/spec/x/a/a/a"), "{}", e.message());
+        assert!(
+            e.message().ends_with("found 202 levels of nested objects and lists; allowed: 100"),
+            "{}",
+            e.message()
+        );
+        for op in ["copy", "move"] {
+            let mut v = json!({"spec": {"x": deep(60)}, "keep": deep(60)});
+            let path = format!("/spec/x{}", "/a".repeat(60));
+            let e = json_patch(&mut v, json!([{"op": op, "from": "/keep", "path": path}])).unwrap_err();
+            assert_eq!((e.code(), nesting::levels(&v)), (422, 62), "{op}");
+        }
+        let mut v = json!({"spec": {"x": 1}});
+        json_patch(&mut v, json!([{"op": "add", "path": "/spec/x", "value": deep(97)}])).unwrap();
+        assert!(before < nesting::levels(&v));
     }
 
     #[test]

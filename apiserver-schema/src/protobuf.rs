@@ -3,8 +3,10 @@
 //! Inputs: the Kubernetes envelope (`k8s\0` and an Unknown message) and the field table of the artefact.
 //! Absent on purpose: encoding; answers are always JSON.
 
+use crate::canonical::is_zero;
 use crate::error::{ApiError, ApiResult};
-use crate::{self as schema, Schema};
+use crate::presence::Presence;
+use crate::schema::{self, Schema};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -13,50 +15,6 @@ use std::sync::OnceLock;
 
 /// Nesting allowed in a message.
 const MAX_DEPTH: usize = 64;
-
-/// Optional numbers and flags whose zero differs from their absence.
-const ZERO_COUNTS: [&str; 40] = [
-    "activeDeadlineSeconds",
-    "allocateLoadBalancerNodePorts",
-    "allowPrivilegeEscalation",
-    "automountServiceAccountToken",
-    "backoffLimit",
-    "blockOwnerDeletion",
-    "completions",
-    "controller",
-    "defaultMode",
-    "deletionGracePeriodSeconds",
-    "enableServiceLinks",
-    "expirationSeconds",
-    "failedJobsHistoryLimit",
-    "fsGroup",
-    "gracePeriodSeconds",
-    "immutable",
-    "leaseDurationSeconds",
-    "leaseTransitions",
-    "manualSelector",
-    "minReplicas",
-    "mode",
-    "optional",
-    "orphanDependents",
-    "parallelism",
-    "partition",
-    "privileged",
-    "progressDeadlineSeconds",
-    "readOnlyRootFilesystem",
-    "ready",
-    "replicas",
-    "revisionHistoryLimit",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "startingDeadlineSeconds",
-    "successfulJobsHistoryLimit",
-    "suspend",
-    "terminationGracePeriodSeconds",
-    "tolerationSeconds",
-    "ttlSecondsAfterFinished",
-];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Card {
@@ -219,15 +177,9 @@ fn message(name: &str, bytes: &[u8], out: &mut Map<String, Value>, depth: usize)
             }
             Card::One => {
                 let Some(v) = scalar(&field.kind, &wire, depth)? else { continue };
-                let required = schema.get().required.iter().any(|r| **r == *field.name);
-                // Zero values are written for fields that JSON would leave out.
-                let zero = match &v {
-                    Value::String(s) => s.is_empty(),
-                    Value::Bool(b) => !b,
-                    Value::Number(n) => n.as_f64() == Some(0.0),
-                    _ => false,
-                };
-                if zero && !required && !ZERO_COUNTS.contains(&&*field.name) {
+                // The wire carries the zero values of all fields but pointers; JSON leaves most of them out.
+                let optional = schema.presence(&field.name) == Some(Presence::Optional);
+                if optional && is_zero(&v) {
                     continue;
                 }
                 out.insert(field.name.to_string(), v);

@@ -1,8 +1,8 @@
 //! One served resource, as requests, discovery and tables need it.
 
-use crate::Schema;
 use crate::jsonpath::JsonPath;
-use crate::rules::Rules;
+use crate::schema::Schema;
+use fleet_apiserver_cel::rules::Rules;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

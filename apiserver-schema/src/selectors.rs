@@ -4,19 +4,20 @@
 
 use crate::error::{ApiError, ApiResult};
 use crate::resource::Resource;
+use crate::validate;
 use fleet_apiserver_ground::packed::Node;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// Where selectors look: a tree or a packed object.
-pub trait Look {
+pub trait FieldLookup {
     /// The scalar at a chain of fields as text; None when it is missing or null.
-    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>>;
+    fn lookup<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>>;
 }
 
-impl Look for Value {
-    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
+impl FieldLookup for Value {
+    fn lookup<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
         match path.iter().try_fold(self, |v, k| v.get(k.as_ref()))? {
             Value::Null => None,
             Value::String(s) => Some(Cow::Borrowed(s)),
@@ -25,8 +26,8 @@ impl Look for Value {
     }
 }
 
-impl Look for Node<'_> {
-    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
+impl FieldLookup for Node<'_> {
+    fn lookup<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
         let node = self.at(path)?;
         if let Some(text) = node.text() {
             return Some(text);
@@ -61,7 +62,9 @@ impl Labels {
             if part.is_empty() {
                 continue;
             }
-            out.push(requirement(part).ok_or_else(|| unread(part))?);
+            let (key, test) = requirement(part).ok_or_else(|| unread(part))?;
+            check(&key, &test)?;
+            out.push((key, test));
         }
         Ok(Labels(out))
     }
@@ -92,9 +95,9 @@ impl Labels {
     }
 
     /// True when the object's labels satisfy every requirement.
-    pub fn matches(&self, object: &impl Look) -> bool {
+    pub fn matches(&self, object: &impl FieldLookup) -> bool {
         self.0.iter().all(|(key, test)| {
-            let value = object.look(&["metadata", "labels", key.as_str()]);
+            let value = object.lookup(&["metadata", "labels", key.as_str()]);
             let value = value.as_deref();
             let number = || value.and_then(|v| v.parse::<i64>().ok());
             match test {
@@ -126,6 +129,21 @@ fn split(text: &str) -> Vec<&str> {
     out
 }
 
+/// Keys and values are those that labels can have.
+fn check(key: &str, test: &Test) -> Result<(), String> {
+    if !validate::is_qualified(key) {
+        return Err(format!("<nil>: Invalid value: {key:?}: {}", validate::QUALIFIED));
+    }
+    let values = match test {
+        Test::In(values) | Test::NotIn(values) => values.as_slice(),
+        _ => &[],
+    };
+    match values.iter().enumerate().find(|(_, v)| !validate::is_label_value(v)) {
+        None => Ok(()),
+        Some((i, v)) => Err(format!("values[{i}][{key}]: Invalid value: {v:?}: {}", validate::LABEL_VALUE)),
+    }
+}
+
 /// Why a part of a selector cannot be read.
 fn unread(part: &str) -> String {
     let mut words = part.split_whitespace();
@@ -133,7 +151,11 @@ fn unread(part: &str) -> String {
         (Some(_), Some(second)) if !matches!(second, "in" | "notin") => {
             format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")
         }
-        _ => format!("found '{part}', expected: !, identifier, or end of string"),
+        _ if part.starts_with('(') => "found '(', expected: !, identifier, or 'end of string'".to_string(),
+        _ if part.contains("==") => "found '=', expected: identifier".to_string(),
+        _ if part.contains('(') => "found '', expected: ',', ')' or identifier".to_string(),
+        _ if part.ends_with('!') => "found '', expected: identifier".to_string(),
+        _ => format!("found '{part}', expected: !, identifier, or 'end of string'"),
     }
 }
 
@@ -240,9 +262,9 @@ impl Fields {
     }
 
     /// True when the object's fields satisfy every requirement. A missing field reads as "".
-    pub fn matches(&self, object: &impl Look) -> bool {
+    pub fn matches(&self, object: &impl FieldLookup) -> bool {
         self.0.iter().all(|(path, equal, want)| {
-            let same = match object.look(path) {
+            let same = match object.lookup(path) {
                 None => match path.last().map(String::as_str) {
                     Some("unschedulable" | "hostNetwork") => want.is_empty() || want == "false",
                     Some("replicas" | "successful" | "succeeded") => want.is_empty() || want == "0",

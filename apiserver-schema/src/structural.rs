@@ -3,8 +3,8 @@
 //! Inputs: `openAPIV3Schema` of one version. Source: "Specifying a structural schema" of the Kubernetes
 //! documentation. Absent on purpose: whether defaults fit their own schema.
 
-use crate::cause::Cause;
 use crate::pattern::Pattern;
+use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 //!
 //! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
 
-use crate::cause::Cause;
-use crate::{ListKind, Rules, Schema, Type};
+use crate::schema::{ListKind, Rules, Schema, Type};
+use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -319,7 +319,10 @@ pub fn is_label_value(s: &str) -> bool {
 
 /// Checks names, labels, annotations, finalizers and owner references.
 pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
-    let found = tree::meta_text(value, "name");
+    let (found, base) = (tree::meta_text(value, "name"), tree::meta_text(value, "generateName"));
+    if let Some(why) = name(rule, base.strip_suffix('-').unwrap_or(base)).filter(|_| !base.is_empty()) {
+        causes.push(Cause::invalid("metadata.generateName", &Value::String(base.into()), &why));
+    }
     if found.is_empty() {
         causes.push(Cause::required("metadata.name", "name or generateName is required"));
     } else if let Some(why) = name(rule, found) {
@@ -347,23 +350,21 @@ pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
         }
     }
     let owners = tree::list(value, &["metadata", "ownerReferences"]);
-    for (i, o) in owners.iter().enumerate() {
-        for key in ["apiVersion", "kind", "name", "uid"] {
+    for o in owners {
+        for (key, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
             if tree::text(o, &[key]).is_empty() {
-                let field = format!("metadata.ownerReferences[{i}].{key}");
-                causes.push(Cause::invalid(field, &Value::String(String::new()), "must not be empty"));
+                let field = format!("metadata.ownerReferences.{key}");
+                causes.push(Cause::invalid(field, &Value::String(String::new()), why));
             }
         }
-    }
-    for (i, o) in owners.iter().enumerate() {
-        let is = |group: &str| {
-            let version = tree::text(o, &["apiVersion"]);
-            version.split_once('/').map_or("", |(group, _)| group) == group
-        };
-        if tree::text(o, &["kind"]) == "Event" && (is("") || is("events.k8s.io")) {
-            let why =
-                format!("{}, Kind=Event is disallowed from being an owner", tree::text(o, &["apiVersion"]));
-            causes.push(Cause::invalid(format!("metadata.ownerReferences[{i}]"), o, &why));
+        if tree::text(o, &["kind"]) == "Event" && tree::text(o, &["apiVersion"]) == "v1" {
+            let why = "/v1, Kind=Event is disallowed from being an owner".to_string();
+            causes.push(Cause::invalid("metadata.ownerReferences", o, &why));
         }
     }
     let finalizers = tree::list(value, &["metadata", "finalizers"]);
@@ -371,11 +372,21 @@ pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         causes.push(Cause::invalid("metadata.finalizers", &Value::Array(finalizers.to_vec()), why));
     }
-    if owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true))).count() > 1 {
-        let why = "Only one reference can have Controller set to true";
-        causes.push(Cause::invalid("metadata.ownerReferences", &Value::Array(owners.to_vec()), why));
+    let mut controllers = owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true)));
+    if let (Some(first), Some(second)) = (controllers.next(), controllers.next()) {
+        let of = |o: &Value| format!("{}/{}", tree::text(o, &["kind"]), tree::text(o, &["name"]));
+        let found = Value::Array(owners.to_vec());
+        let why = format!(
+            "Invalid value: {found}: Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            of(first),
+            of(second)
+        );
+        causes.push(Cause::new("FieldValueInvalid", "metadata.ownerReferences", why));
     }
 }
+
+/// Message for a qualified name without its last part.
+pub const NO_NAME_PART: &str = "name part must be non-empty";
 
 /// Message for a key that labels cannot have.
 pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \

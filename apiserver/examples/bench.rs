@@ -90,7 +90,7 @@ fn running(i: usize, now: &str) -> Value {
 }
 
 fn binding(i: usize) -> String {
-    json!({"target": {"kind": "Node", "name": format!("node-{:05}", i % NODES)}}).to_string()
+    json!({"metadata": {"name": format!("pod-{i:07}")}, "target": {"kind": "Node", "name": format!("node-{:05}", i % NODES)}}).to_string()
 }
 
 /// Where requests go.
@@ -471,7 +471,7 @@ async fn main() -> anyhow::Result<()> {
         Some("idle") => return idle().await,
         Some("fleet") => return fleet(n).await,
         Some("restart") => return restart(n).await,
-        Some(other) => anyhow::bail!("line {other:?}: allowed is tls, process, watch, start, fleet, restart"),
+        Some(other) => anyhow::bail!("line {other:?}: allowed: tls, process, watch, start, fleet, restart"),
     }
     let fleet: usize = arguments.next().map_or(Ok(1_000_000), |a| a.parse())?;
     println!("{}", machine());

@@ -295,6 +295,12 @@ impl ApiServer {
         done.unwrap_or_else(|e| Err(e.to_string()))
     }
 
+    /// For simulations: a disk on which the objects may grow by so many bytes, and that is full then. `None`: there is
+    /// room again.
+    pub fn limit_room(&self, bytes: Option<u32>) {
+        self.0.core.store.limit_room(bytes);
+    }
+
     /// Listens with TLS.
     pub fn serve(&self, options: ServeOptions) -> BoxFuture<'_, Result<Server, ServeError>> {
         Box::pin(self.serve_in_place(options))

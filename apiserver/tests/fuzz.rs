@@ -240,7 +240,8 @@ proptest! {
     fn tokens(token in "[ -~]{0,200}", parts in prop::collection::vec("[A-Za-z0-9_-]{0,40}", 0..5), user in "[ -~]{0,40}") {
         for text in [format!("Bearer {token}"), token.clone(), format!("Bearer {}", parts.join("."))] {
             let code = api().check("GET", PODS, &[("authorization", text.trim())], Vec::new())?;
-            prop_assert!(matches!(code, 400 | 401), "{} is let in: {}", text, code);
+            // A header without a token is nobody's, and nobody may see pods.
+            prop_assert!(matches!(code, 400 | 401 | 403), "{} is let in: {}", text, code);
         }
         let code = api().check("GET", PODS, &[("impersonate-user", user.trim()), ("impersonate-group", "dev")], Vec::new())?;
         prop_assert!(matches!(code, 200 | 400 | 403 | 500), "{}: {}", user, code);

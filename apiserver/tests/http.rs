@@ -445,7 +445,7 @@ async fn deleting() {
     assert_eq!(api.get(&format!("{CM}/held")).await.code, 404);
     // Graceful deletion of a bound pod.
     api.post(PODS, pod("p")).await;
-    let bind = json!({"target": {"kind": "Node", "name": "n"}});
+    let bind = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(api.post(&format!("{PODS}/p/binding"), bind.clone()).await.code, 201);
     assert_eq!(api.post(&format!("{PODS}/p/binding"), bind).await.code, 409);
     let going = api.delete(&format!("{PODS}/p"), Value::Null).await.body;

@@ -37,6 +37,14 @@ fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, tar
     };
     let most = targets.iter().max_by_key(|target| capacity(topology, checked, target).0);
     let Some(target) = most else {
+        let own = topology.vc(checked.asker.vc);
+        if checked.asker.pin.is_none() && checked.asker.priority >= 0 && own.by_level.is_empty() {
+            let pins = match own.pins.keys().cloned().collect::<Vec<_>>() {
+                pins if pins.is_empty() => "it was promised none".to_string(),
+                pins => format!("its jobs name one of its pinned cells: {}", pins.join(", ")),
+            };
+            return format!("group {group} can never run: {owner} has no cells for any job; {pins}");
+        }
         return format!(
             "group {group} can never run: {owner} has no cells with all the types that it asks for"
         );
@@ -46,8 +54,14 @@ fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, tar
     let leaf = chain.leaf_type();
     let asked = target.need.leaves;
     if asked > total {
+        let all = all_chains(topology, checked, targets);
+        let one = match (all > total, checked.asker.priority) {
+            (false, _) => String::new(),
+            (true, 0..) => format!(" in one chain, {all} in all"),
+            (true, _) => format!(" in one chain of one cluster, {all} in all"),
+        };
         return format!(
-            "group {group} can never run: it asks for {asked} cells of type {leaf}, {owner} has at most {total}"
+            "group {group} can never run: it asks for {asked} cells of type {leaf}, {owner} has at most {total}{one}"
         );
     }
     let pod = largest_pod(&target.need);
@@ -72,11 +86,24 @@ fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, tar
             count_pods(&target.need)
         );
     }
+    let clusters = if chain.clusters.len() > 1 { ", and a group cannot span clusters" } else { "" };
     format!(
         "group {group} can never run: its {} pods do not fit side by side into the cells of {owner}; a pod cannot \
-         span nodes or promised cells",
+         span nodes or promised cells{clusters}",
         count_pods(&target.need)
     )
+}
+
+/// Leaves of all chains and clusters that a group of one of them could use.
+fn all_chains(topology: &Topology, checked: &Checked, targets: &[Target]) -> u64 {
+    if checked.asker.priority < 0 {
+        return targets.iter().map(|target| capacity(topology, checked, target).0).sum();
+    }
+    let mut chains: Vec<_> = targets.iter().map(|target| (target.chain, target)).collect();
+    // The promises of a chain are counted over its clusters already.
+    chains.sort_by_key(|(chain, _)| *chain);
+    chains.dedup_by_key(|(chain, _)| *chain);
+    chains.into_iter().map(|(_, target)| capacity(topology, checked, target).0).sum()
 }
 
 fn largest_pod(need: &GroupNeed) -> u32 {

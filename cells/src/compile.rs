@@ -4,35 +4,15 @@
 mod promises;
 mod trees;
 mod types;
+mod wrongs;
 
 use std::collections::BTreeMap;
 
 use crate::{
-    config::{ClusterConfig, ConfigError, ConfigErrors, quote},
-    topology::{ChainNo, Topology, VcNo},
+    config::{ClusterConfig, ConfigErrors, quote},
+    topology::{Topology, VcNo},
 };
-
-/// Most cells of a configuration, inferred ones included: a wrong number in the file must not exhaust memory.
-pub(crate) const MAX_CELLS: u64 = 4_000_000;
-
-/// The errors found so far.
-#[derive(Default)]
-pub(crate) struct Wrongs(pub Vec<ConfigError>);
-
-impl Wrongs {
-    pub(crate) fn add(
-        &mut self,
-        path: impl Into<String>,
-        found: impl Into<String>,
-        allowed: impl Into<String>,
-    ) {
-        self.0.push(ConfigError { path: path.into(), found: found.into(), allowed: allowed.into() });
-    }
-
-    fn check(self) -> Result<Self, ConfigErrors> {
-        if self.0.is_empty() { Ok(self) } else { Err(ConfigErrors(self.0)) }
-    }
-}
+use wrongs::Wrongs;
 
 /// Compiles a configuration.
 pub(crate) fn compile(config: ClusterConfig) -> Result<Topology, ConfigErrors> {
@@ -85,9 +65,4 @@ fn is_dns_label(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     name.len() <= 63 && name.chars().all(inner) && outer(name.chars().next()) && outer(name.chars().last())
-}
-
-/// Position of a chain by its name.
-fn chain_number(topology: &Topology, name: &str) -> Option<ChainNo> {
-    topology.chains.iter().position(|chain| chain.name == name).map(ChainNo::of)
 }

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use read::{Document, read_document};
-pub(crate) use read::{MAX_DEPTH, quote};
+pub(crate) use read::{MAX_DEPTH, any, quote};
 
 /// One error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]

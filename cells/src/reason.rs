@@ -112,7 +112,7 @@ pub enum Refusal {
     VcEmpty,
     #[error("priority: found {found}; allowed: -1 (opportunistic), or 0 to 1000")]
     Priority { found: i32 },
-    #[error("virtualCluster: found {vc}; allowed: {}", known.join(", "))]
+    #[error("virtualCluster: found {vc}; allowed: {}", any(known))]
     UnknownVc { vc: String, known: Vec<String> },
     #[error("affinityGroup.members: found no pods; allowed: at least one")]
     NoPods,
@@ -124,16 +124,18 @@ pub enum Refusal {
     PodNumber { found: i64 },
     #[error("leafCellNumber: found {found}; allowed: 1 or more")]
     LeafCellNumber { found: i64 },
-    #[error("pinnedCellId: found {pin}; allowed in VC {vc}: {}", known.join(", "))]
+    #[error("pinnedCellId: found {pin}; allowed in VC {vc}: {}", any(known))]
     UnknownPin { vc: String, pin: String, known: Vec<String> },
     #[error("pinnedCellId: found {pin} on an opportunistic group; allowed: priority 0 or more, or no pin")]
     OpportunisticPin { pin: String },
-    #[error("leafCellType: found {leaf_type}; allowed: {}", known.join(", "))]
+    #[error("leafCellType: found {leaf_type}; allowed: {}", any(known))]
     UnknownLeafType { leaf_type: String, known: Vec<String> },
-    #[error("leafCellType: found {leaf_type}, of which VC {vc} has none; allowed: {}", known.join(", "))]
+    #[error("leafCellType: found {leaf_type}, of which VC {vc} has none; allowed: {}", any(known))]
     LeafTypeNotInVc { vc: String, leaf_type: String, known: Vec<String> },
-    #[error("cellType: found {cell_type}; allowed: {}", known.join(", "))]
+    #[error("cellType: found {cell_type}; allowed: {}", any(known))]
     UnknownCellType { cell_type: String, known: Vec<String> },
+    #[error("cellType: found {cell_type}, which is above node level; allowed: {}", any(known))]
+    AboveNodeLevel { cell_type: String, known: Vec<String> },
     /// A pod that belongs to no member of its group.
     #[error("leafCellNumber: found {found}; allowed in group {group}: {}", join(allowed))]
     NoSuchMember { group: String, found: i64, allowed: Vec<i64> },
@@ -148,6 +150,10 @@ pub enum Refusal {
     /// It could not be placed even if everything were free and good.
     #[error("{0}")]
     NeverFits(String),
+}
+
+fn any(names: &[String]) -> String {
+    if names.is_empty() { "none".to_string() } else { names.join(", ") }
 }
 
 fn join(numbers: &[i64]) -> String {

@@ -92,6 +92,24 @@ impl Cells {
         Ok((cells, recovered))
     }
 
+    /// Takes in a running group that has no promise, on the cells that it has. Returns `false`, and nothing has changed,
+    /// where it has a promise or a cell of it is not free: then a recovery of all groups says who has what.
+    pub fn adopt(&mut self, bound: &BoundGroup, now_ms: i64) -> bool {
+        let promised = bound.request.priority >= 0 && bound.lazily_preempted.is_none();
+        if promised || self.groups.named(bound.request.name()).is_some() {
+            return false;
+        }
+        let mut report = Recovered::default();
+        for pod in &bound.placement.pods {
+            self.find_leaves(&bound.placement, pod, &mut report);
+        }
+        if !report.taken_cells.is_empty() {
+            return false;
+        }
+        self.recover_group(bound, now_ms);
+        true
+    }
+
     /// What [`Cells::recover`] needs of a running group; none for pending groups and for groups that have only
     /// reservations.
     #[must_use]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     reason::Refusal,
-    topology::{ChainNo, Level, SlotNo, Topology, VcNo},
+    topology::{Chain, ChainNo, Level, SlotNo, Topology, VcNo},
 };
 
 pub const OPPORTUNISTIC: i32 = -1;
@@ -259,6 +259,7 @@ fn check_group(
         let cell_type = (!member.cell_type.is_empty()).then(|| member.cell_type.clone());
         if let Some(cell_type) = &cell_type {
             known_type(topology, cell_type)?;
+            in_one_node(topology, cell_type)?;
         }
         if member.pod_number > i64::from(MAX_PODS - (*pods).min(MAX_PODS)) {
             return Err(Refusal::TooManyPods { most: MAX_PODS });
@@ -286,6 +287,22 @@ fn known_type(topology: &Topology, cell_type: &str) -> Result<(), Refusal> {
     known.sort();
     known.dedup();
     Err(Refusal::UnknownCellType { cell_type: cell_type.to_string(), known })
+}
+
+/// A pod cannot span nodes.
+fn in_one_node(topology: &Topology, cell_type: &str) -> Result<(), Refusal> {
+    let in_node = |chain: &Chain| chain.level_of(cell_type).is_some_and(|level| level <= chain.node_level);
+    if topology.chains.iter().any(in_node) {
+        return Ok(());
+    }
+    let of_node = |chain: &Chain| {
+        let levels = chain.levels.iter().take(usize::from(chain.node_level));
+        levels.map(|level| level.name.clone()).collect::<Vec<_>>()
+    };
+    let mut known: Vec<String> = topology.chains.iter().flat_map(of_node).collect();
+    known.sort();
+    known.dedup();
+    Err(Refusal::AboveNodeLevel { cell_type: cell_type.to_string(), known })
 }
 
 /// What a group needs in a chain; none if the chain lacks a type that it names.

@@ -14,6 +14,9 @@ use crate::{
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
 
+/// Most victims for which a search without them is tried.
+const REPRIEVES: usize = 16;
+
 /// A chain and cluster to search, with the group's needs there.
 pub(crate) struct Target {
     pub chain: ChainNo,
@@ -95,7 +98,10 @@ impl Cells {
         let found = search.run(&target.need).then(|| take_found(&mut search, Vec::new()));
         search.roll_back(mark);
         let found = match found {
-            Some(found) if pass == Pass::Preempt => Some(lazily(&mut search, &target.need, found)),
+            Some(found) if pass == Pass::Preempt => {
+                let found = reprieve(&mut search, &target.need, found);
+                Some(lazily(&mut search, &target.need, found))
+            }
             found => found,
         };
         self.state.forget_journal();
@@ -219,6 +225,42 @@ fn take_found(search: &mut Search<'_>, lazy: Vec<GroupNo>) -> Found {
     binds.sort_unstable();
     binds.dedup();
     Found { chain: search.chain, picks, binds, lazy }
+}
+
+/// Guaranteed groups that have or reserve what was picked.
+fn displaced(found: &Found) -> BTreeSet<GroupNo> {
+    let was = found.picks.iter().flat_map(|pick| &pick.was);
+    let holders = was.flat_map(|was| [was.occupant(), was.reserver()]).flatten();
+    let guaranteed = holders.filter(|holder| holder.guaranteed() && holder.group != NEWCOMER);
+    guaranteed.map(|holder| holder.group).collect()
+}
+
+/// Victims that prove unnecessary are kept: the search is repeated with all of them but one, the most valuable first, and
+/// with nobody else. Each pod takes the cheapest victims for itself, which are not the
+/// fewest for all.
+fn reprieve(search: &mut Search<'_>, need: &GroupNeed, mut found: Found) -> Found {
+    let mut victims: Vec<GroupNo> = displaced(&found).into_iter().collect();
+    if victims.len() < 2 {
+        return found;
+    }
+    let value = |group: &GroupNo| {
+        let priority = search.groups.get(*group).map(|group| group.priority);
+        (priority, search.lost_work(*group), *group)
+    };
+    victims.sort_by_key(|group| std::cmp::Reverse(value(group)));
+    for victim in victims.into_iter().take(REPRIEVES) {
+        let before = displaced(&found);
+        if !before.contains(&victim) {
+            continue;
+        }
+        search.victims = Some(before.iter().copied().filter(|group| *group != victim).collect());
+        let mark = search.mark();
+        let fewer = search.run(need).then(|| take_found(search, Vec::new()));
+        search.roll_back(mark);
+        found = fewer.unwrap_or(found);
+    }
+    search.victims = Some(displaced(&found));
+    found
 }
 
 /// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound

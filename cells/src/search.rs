@@ -139,6 +139,8 @@ pub(crate) struct Search<'a> {
     pub now_ms: i64,
     /// Only these promises may be used.
     pub only: Option<BTreeSet<SlotNo>>,
+    /// Of guaranteed groups only these may be preempted.
+    pub victims: Option<BTreeSet<GroupNo>>,
     pub picks: Vec<Pick>,
     /// The most pods placed at once, and the first that did not fit then.
     pub reached: (usize, Option<Need>),
@@ -169,6 +171,7 @@ impl<'a> Search<'a> {
             pass,
             now_ms,
             only: None,
+            victims: None,
             picks: Vec::new(),
             reached: (0, None),
             steps: 0,

@@ -41,8 +41,9 @@ pub(crate) enum Pool {
 
 /// Free cells of a chain and level: bad nodes, opportunistic leaves, position.
 pub(crate) type BlockKey = (ClusterNo, u32, u32, CellNo);
-/// Nodes in bound promises of a VC: level of the promise, free leaves, opportunistic leaves.
-pub(crate) type ViewKey = (ClusterNo, Level, u32, u32, CellNo);
+/// Nodes in bound promises of a VC: level of the promise, free leaves, opportunistic leaves, position in the VC. Ties
+/// go by the VC's own order, so that a VC decides as it would in a private cluster, whatever cells it got.
+pub(crate) type ViewKey = (ClusterNo, Level, u32, u32, SlotNo, CellNo);
 /// Nodes for opportunistic groups: first those with most opportunistic leaves, then those with fewest guaranteed
 /// leaves.
 pub(crate) type OppKey = (ClusterNo, Reverse<u32>, u32, CellNo);
@@ -413,7 +414,7 @@ impl State {
             let level = topology.slot(slot).level;
             let opportunistic = self.counts(view).opportunistic;
             (free > 0 && self.good(topology.node_of(view)))
-                .then(|| (topology.slot(slot).vc, (cell.cluster, level, free, opportunistic, view)))
+                .then(|| (topology.slot(slot).vc, (cell.cluster, level, free, opportunistic, slot, view)))
         });
         let old = std::mem::replace(&mut self.view_keys[view.at()], key);
         if old == key {

@@ -328,6 +328,16 @@ impl Cells {
         if most == 0 { Vec::new() } else { cells.filter(bad).take(most).collect() }
     }
 
+    /// Leaves on bad nodes in the cells that stand for so many promises; all leaves where no cell does.
+    fn doomed_leaves(&self, chain: ChainNo, level: Level, doomed: u64) -> u64 {
+        let stand = self.bad_obtainable(chain, level, usize::try_from(doomed).unwrap_or(usize::MAX));
+        let topology = &self.topology;
+        let of_cells = stand.iter().flat_map(|cell| topology.leaves_of(*cell));
+        let bad = of_cells.filter(|leaf| !self.state.good(topology.leaf(*leaf).node)).count() as u64;
+        let without = doomed - stand.len() as u64;
+        bad + without * u64::from(topology.chain(chain).level(level).leaves)
+    }
+
     #[must_use]
     pub fn vc_status(&self, vc: &str) -> Option<VcStatus> {
         let number = self.topology.vc_numbers.get(vc).copied()?;
@@ -343,7 +353,7 @@ impl Cells {
                 row.bad += doomed;
             }
             let entry = leaves.entry(chain_type.leaf_type().to_string()).or_default();
-            entry.bad += doomed * u64::from(chain_type.level(*level).leaves);
+            entry.bad += self.doomed_leaves(*chain, *level, doomed);
         }
         for (_, group) in self.groups.iter() {
             if group.request.vc == vc && group.priority < 0 && group.state != GroupState::Preempting {

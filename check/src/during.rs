@@ -79,7 +79,7 @@ impl Lasting {
         }
     }
 
-    /// What has lasted for longer than its bound; each is told once.
+    /// Conditions that lasted longer than their limit; each is reported once.
     pub fn overdue(&mut self, now_ms: u64, bounds: Bounds) -> Vec<Violation> {
         let mut found = Vec::new();
         for (key, (since, wrong)) in &self.since {

@@ -14,7 +14,8 @@ use super::{
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Quota, Told, Use, queues, used_by},
     real::{
-        binding_of, controller, epoch_of, job_key, may_have_several_runs, unfenced_jobs, was_moved_unfenced,
+        binding_of, controller, epoch_of, is_left, job_key, may_have_several_runs, unfenced_jobs,
+        was_moved_unfenced,
     },
     violation::{broken, over_node},
 };
@@ -75,6 +76,8 @@ struct Taken {
     job: String,
     namespace: String,
     requests: Resources,
+    /// What of it the pods ask for that a watchdog holds back.
+    held: Resources,
     pods: i64,
     /// Those of them that may run.
     live: i64,
@@ -192,9 +195,11 @@ impl Judge {
         }
     }
 
-    /// 5: a hold is for a job that is there, has not ended, and is not past the hold's epoch.
+    /// 5: a hold is for a job that is there, has not ended, and is not past the hold's epoch; or it records cells,
+    /// and pods of the job are left.
     fn look_at_holds(&mut self) {
         let mut wrong = BTreeMap::new();
+        let in_use = self.bindings_with_pods();
         for (key, hold) in &self.holds {
             let binding = hold["spec"]["binding"]["uid"].as_str().unwrap_or_default();
             let owner = self.bindings.get(binding).filter(|known| !known.gone).map(|known| &known.object);
@@ -202,7 +207,8 @@ impl Judge {
                 binding["status"]["result"].is_null()
                     && hold["spec"]["epoch"].as_i64() >= binding["spec"]["epoch"].as_i64()
             });
-            if !owned {
+            let has_cells = hold["spec"]["cells"].as_array().is_some_and(|cells| !cells.is_empty());
+            if !(owned || has_cells && in_use.contains(binding)) {
                 let name = hold["metadata"]["name"].as_str().unwrap_or_default();
                 let place = key.split(' ').nth(1).unwrap_or_default();
                 wrong.insert(key.clone(), broken(5, format!("reservation {name} on {place} has no owner")));
@@ -262,6 +268,10 @@ impl Judge {
                 .entry(uid)
                 .or_insert_with(|| (known.bound_ms, Use { namespace, leaf, counts: true, ..Use::default() }));
             of.1.requests.add(&taken.requests);
+            // A watchdog lets a pod begin in no lost cluster, and the hub has ended its run.
+            if is_left(&known.object, epoch) {
+                of.1.requests.sub(&taken.held);
+            }
         }
         uses.into_values().collect()
     }
@@ -278,6 +288,12 @@ impl Judge {
                 .map(|(uid, known)| (uid.as_str(), known));
         }
         of(&self.run_of(owner)?.binding)
+    }
+
+    /// Bindings that have pods in members which have not ended.
+    fn bindings_with_pods(&self) -> BTreeSet<&str> {
+        let live = self.taken.iter().filter(|(_, taken)| taken.pods > 0);
+        live.filter_map(|(owner, _)| Some(self.run_of(owner)?.binding.as_str())).collect()
     }
 
     /// The run of what owns a pod.
@@ -424,6 +440,9 @@ impl Judge {
             taken.requests.sub(&known.requests);
             taken.pods -= 1;
             taken.live -= i64::from(known.may_run());
+            if !known.may_run() {
+                taken.held.sub(&known.requests);
+            }
         }
     }
 
@@ -439,7 +458,12 @@ impl Judge {
         taken.requests.add(&pod.requests);
         taken.pods += 1;
         taken.live += i64::from(pod.may_run());
-        known.is_none_or(|known| known.requests != pod.requests || known.has_ended())
+        if !pod.may_run() {
+            taken.held.add(&pod.requests);
+        }
+        known.is_none_or(|known| {
+            known.requests != pod.requests || known.has_ended() || known.may_run() != pod.may_run()
+        })
     }
 
     fn look_at_gang(&mut self, pod: &Pod) {

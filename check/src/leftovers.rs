@@ -141,7 +141,7 @@ fn units_without_binding(rest: &Snapshot) -> Vec<Violation> {
     orphans.map(|unit| broken(5, format!("unit {}: its job has no binding", meta(unit)))).collect()
 }
 
-/// Every job that Fleet made in a member stands for a Work on the hub.
+/// Every job that Fleet created in a member belongs to a Work on the hub.
 fn runs_without_work(rest: &Snapshot) -> Vec<Violation> {
     let works: BTreeSet<(String, &str, i64)> = rest
         .works
@@ -206,6 +206,10 @@ pub fn untold(job: &Value, warnings: &[Value]) -> Option<Violation> {
     (!says_why).then(|| broken(4, format!("{} has no binding and nothing says why", job_name())))
 }
 
+fn conditions_of(binding: &Value) -> &[Value] {
+    binding["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice)
+}
+
 /// 4: every job of the hub that a policy governs has ended, runs, or waits and says why.
 pub(super) fn lost(rest: &Snapshot) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -221,13 +225,18 @@ pub(super) fn lost(rest: &Snapshot) -> Vec<Violation> {
             let runs = rest.pods.iter().any(|pod| {
                 pod.cluster == cluster && pod.job == job && pod.phase == "Running" && !pod.has_ended()
             });
-            if !runs {
+            // Pods of a virtual cluster may wait for cells while none of their job runs.
+            let waits_for_cells = conditions_of(binding).iter().any(|condition| {
+                condition["type"] == "CellsAllocated"
+                    && condition["status"] == "False"
+                    && !text(&condition["message"]).is_empty()
+            });
+            if !runs && !waits_for_cells {
                 found.push(broken(4, format!("{job} is bound to {cluster} and has no running pod there")));
             }
             continue;
         }
-        let conditions = binding["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-        let told = conditions
+        let told = conditions_of(binding)
             .iter()
             .any(|c| c["type"] == "Scheduled" && c["status"] == "False" && !text(&c["reason"]).is_empty());
         if !told {

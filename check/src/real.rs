@@ -59,6 +59,12 @@ pub(super) fn was_moved_unfenced(binding: &Value, epoch: i64) -> bool {
         && binding["status"]["attempts"].as_array().is_some_and(|all| all.iter().any(|one| of_run(&one)))
 }
 
+/// The hub has ended this run: the job waits, or has another run.
+pub(super) fn is_left(binding: &Value, epoch: i64) -> bool {
+    let is_bound = binding["spec"]["clusters"].as_array().is_some_and(|clusters| !clusters.is_empty());
+    !is_bound || binding["spec"]["epoch"] != epoch
+}
+
 /// The epoch of a run, as its object in the member says.
 pub(super) fn epoch_of(run: &Value) -> i64 {
     text(&run["metadata"]["annotations"][names::EPOCH_ANNOTATION]).parse().unwrap_or(0)
@@ -117,6 +123,10 @@ fn uses(snapshot: &Snapshot) -> Vec<Use> {
         let Some(uid) = binding_of(run) else { continue };
         let binding = bindings.get(uid).copied();
         if binding.is_some_and(|binding| !queues(binding) || was_moved_unfenced(binding, epoch_of(run))) {
+            continue;
+        }
+        // Its watchdog lets it begin in no lost cluster, and the hub has ended its run.
+        if !pod.may_run() && binding.is_some_and(|binding| is_left(binding, epoch_of(run))) {
             continue;
         }
         let of = taken.entry(uid).or_insert_with(|| Taken {

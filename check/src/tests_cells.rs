@@ -37,6 +37,10 @@ fn east(object: Value) -> Change {
     change(Some("east"), object)
 }
 
+fn gone(change: Change) -> Change {
+    Change { gone: true, ..change }
+}
+
 fn node(name: &str, ready: &str) -> Change {
     east(json!({"kind": "Node", "metadata": {"name": name, "uid": name},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
@@ -119,6 +123,30 @@ fn late() -> (u64, Change) {
 }
 
 #[test]
+fn a_hold_with_cells_has_an_owner_while_pods_are_left() {
+    let hold = |cells: Value| {
+        hub(json!({"kind": "Reservation", "metadata": {"name": "h", "uid": "h", "namespace": "fleet-east"},
+        "spec": {"epoch": 1, "binding": {"uid": "b-a-10"}, "cells": cells}}))
+    };
+    let ends = |cells, pod_at_ms| {
+        vec![
+            (1, job("a-10", Value::Null)),
+            (2, hub(binding("a-10", 1, &["n0"]))),
+            (2, hold(cells)),
+            (3, run("a-10")),
+            (4, pod("a-10", 0, "n0", "0")),
+            (5, gone(hub(binding("a-10", 1, &["n0"])))),
+            (pod_at_ms, gone(pod("a-10", 0, "n0", "0"))),
+            (90_000, cluster(Value::Null)),
+        ]
+    };
+    let found = ["invariant 5: reservation h on hub has no owner, for longer than 30 s"];
+    check(ends(json!([{"pods": []}]), 80_000), &[]);
+    check(ends(json!([{"pods": []}]), 6), &found);
+    check(ends(Value::Null, 80_000), &found);
+}
+
+#[test]
 fn a_leaf_cell_has_one_owner() {
     let jobs =
         || vec![(1, job("a-10", Value::Null)), (2, hub(binding("a-10", 1, &["n0", "n0"]))), (3, run("a-10"))];
@@ -182,7 +210,7 @@ fn room_is_made_for_a_higher_class_of_the_same_virtual_cluster() {
     let preempted = |victim: &'static str, by: &'static str| {
         let mut after = binding(victim, 1, &["n0", "n0"]);
         after["status"]["attempts"] = json!([{"reason": "Preempted", "epoch": 1,
-            "message": format!("makes room for team/{by}-pytorchjob in east (VirtualCluster); 3 s of work")}]);
+            "message": format!("preempted by team/{by}-pytorchjob in east (VirtualCluster); 3 s of work")}]);
         vec![
             (1, job(victim, Value::Null)),
             (1, job(by, Value::Null)),
@@ -195,12 +223,43 @@ fn room_is_made_for_a_higher_class_of_the_same_virtual_cluster() {
     check(preempted("a--1", "b-20"), &[]);
     check(
         preempted("a-10", "b-20"),
-        &["invariant 10: PyTorchJob team/a-10 of a, class 10, made room for b, class 20"],
+        &["invariant 10: PyTorchJob team/a-10 of a, class 10, was preempted by b, class 20"],
     );
     check(
         preempted("a-20", "a-10"),
-        &["invariant 10: PyTorchJob team/a-20 of a, class 20, made room for a, class 10"],
+        &["invariant 10: PyTorchJob team/a-20 of a, class 20, was preempted by a, class 10"],
     );
+}
+
+/// The configuration, promising b fewer nodes.
+fn smaller_configuration() -> Change {
+    let mut object = (*configuration().object).clone();
+    object["spec"]["virtualClusters"]["b"]["virtualCells"][0]["cellNumber"] = 1.into();
+    object["metadata"]["generation"] = 2.into();
+    hub(object)
+}
+
+#[test]
+fn a_new_configuration_may_take_the_promise_and_the_room_in_one_decision() {
+    let victim = |at_ms: u64, changed_ms: u64| {
+        let mut after = binding("b-10", 1, &["n2", "n3"]);
+        after["status"]["attempts"] = json!([{"reason": "Preempted", "epoch": 1,
+            "message": "preempted by team/a-20-pytorchjob in east (VirtualCluster); 3 s of work"}]);
+        let mut changes = vec![
+            (1, job("b-10", Value::Null)),
+            (1, job("a-20", Value::Null)),
+            (1_000, hub(binding("b-10", 1, &["n2", "n3"]))),
+            (1_001, hub(binding("a-20", 1, &[]))),
+            (changed_ms, smaller_configuration()),
+            (at_ms, hub(after)),
+        ];
+        changes.sort_by_key(|(at_ms, _)| *at_ms);
+        changes
+    };
+    check(victim(2_000, 2_000), &[]);
+    let found = "invariant 10: PyTorchJob team/b-10 of b, class 10, was preempted by a, class 20";
+    // It has begun under the new one.
+    check(victim(2_000, 500), &[found]);
 }
 
 #[test]

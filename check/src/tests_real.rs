@@ -134,6 +134,37 @@ fn what_is_left_in_a_lost_cluster_of_a_run_that_was_moved_unfenced_is_not_counte
 }
 
 #[test]
+fn what_a_watchdog_holds_back_is_not_counted_once_its_run_was_moved() {
+    let history = |phase: &str| {
+        let mut moved = binding("x", "a", 2);
+        moved["spec"]["epoch"] = 2.into();
+        moved["spec"]["clusters"] = Value::Null;
+        moved["spec"]["failover"] = json!({"cluster": {"fencing": "Watchdog"}});
+        let mut first = run("r", "a", "x");
+        first["metadata"]["annotations"]["fleet.dev/epoch"] = "1".into();
+        let mut second = run("s", "a", "y");
+        second["metadata"]["annotations"]["fleet.dev/epoch"] = "1".into();
+        let mut held = alone("r", 2);
+        held["spec"]["initContainers"] = json!([{"name": "fleet-watchdog"}]);
+        held["status"]["phase"] = phase.into();
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(first)),
+            (2, east(held)),
+            (3, hub(moved)),
+            (4, hub(binding("y", "b", 2))),
+            (5, east(second)),
+            (6, east(alone("s", 2))),
+        ]
+    };
+    check(history("Pending"), &[]);
+    check(
+        history("Running"),
+        &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"],
+    );
+}
+
+#[test]
 fn a_run_under_another_name_is_a_second_run() {
     let changes = vec![
         (0, hub(binding("x", "a", 2))),

@@ -12,11 +12,11 @@ use crate::terminal;
 #[derive(Debug, Default)]
 pub struct Answer {
     pub text: String,
-    /// For people: states are painted where the terminal has colours.
+    /// For terminals: states are coloured if the terminal has colours.
     pub painted: bool,
     /// Lines for stderr.
     pub notes: Vec<String>,
-    /// Something asked for was not found or did not answer; the exit status is 1.
+    /// Something requested was not found or did not answer; the exit status is 1.
     pub failed: bool,
 }
 
@@ -39,17 +39,17 @@ impl Answer {
         self.failed = true;
     }
 
-    /// Writes the answer. A reader that went away (`| head`) is no error.
+    /// Writes the answer. A closed pipe (`| head`) is no error.
     ///
     /// # Errors
-    /// Stdout cannot be written.
+    /// Cannot write to stdout.
     pub fn print(&self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         let painted = (self.painted && terminal::has_colours()).then(|| terminal::paint(&self.text));
         let text = painted.as_ref().unwrap_or(&self.text);
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(error).context("stdout cannot be written");
+                return Err(error).context("cannot write to stdout");
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! `fleet apiserver`: one API server in this process, kept in a data directory, until Ctrl-C or SIGTERM.
 //!
-//! The controllers beside it are those of the member agent, run as clients of the server, so that a
-//! kube-controller-manager can take their place.
+//! The controllers of the member agent run with it, as clients of the server, so a kube-controller-manager
+//! can replace them.
 
 use std::{
     collections::BTreeSet,
@@ -24,19 +24,19 @@ use crate::args::{ApiServerArgs, Controller};
 const CONTEXT: &str = "fleet-apiserver";
 
 pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be received")?;
-    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot receive signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot receive signals")?;
     let controllers = controllers(&args.controllers)?;
     let directory = absolute(&args.data_dir)
-        .with_context(|| format!("--data-dir {}: no such path can be made", args.data_dir.display()))?;
+        .with_context(|| format!("--data-dir {}: cannot create the path", args.data_dir.display()))?;
     private::directory(&directory).with_context(|| format!("data directory {}", directory.display()))?;
     let kubeconfig = directory.join("kubeconfig");
 
     let access = if args.always_allow { Access::AlwaysAllow } else { Access::Rbac };
     let config = Config { data_dir: Some(directory.clone()), access, ..Config::default() };
-    let api = ApiServer::open(config).await.context("the API server does not start")?;
-    // One left by a server that was killed would make a waiting script believe this one is ready. Not before
-    // the directory is known to be ours.
+    let api = ApiServer::open(config).await.context("cannot start the API server")?;
+    // A kubeconfig left by a killed server would make a waiting script believe that this server is ready. It
+    // is moved only once the directory is known to be ours.
     put_aside(&kubeconfig)?;
     let options = ServeOptions { listen: args.listen, extra_sans: args.sans };
     let served = api.serve(options).await?;
@@ -62,7 +62,7 @@ pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a kubeconfig waits while its server does not answer.
+/// Name of the kubeconfig while its server does not answer.
 fn aside(kubeconfig: &Path) -> PathBuf {
     kubeconfig.with_extension("last")
 }
@@ -77,7 +77,7 @@ fn put_aside(kubeconfig: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the kubeconfig; the one put aside comes back when it says the same.
+/// Writes the kubeconfig; the moved one is restored if its content is the same.
 fn publish(served: &Server, kubeconfig: &Path) -> anyhow::Result<()> {
     let (aside, text) = (aside(kubeconfig), served.kubeconfig(CONTEXT));
     let write = if fs::read(&aside).is_ok_and(|found| found == text.as_bytes()) {
@@ -90,7 +90,7 @@ fn publish(served: &Server, kubeconfig: &Path) -> anyhow::Result<()> {
 
 fn controllers(names: &[Controller]) -> anyhow::Result<BTreeSet<JobController>> {
     if names.len() > 1 && names.contains(&Controller::None) {
-        bail!("--controllers: found none beside others; allowed is none alone, or a list without it");
+        bail!("--controllers: found none beside others; allowed: none alone, or a list without it");
     }
     let chosen = names.iter().filter_map(|name| match name {
         Controller::Deployment => Some(JobController::Deployment),
@@ -102,5 +102,5 @@ fn controllers(names: &[Controller]) -> anyhow::Result<BTreeSet<JobController>> 
 
 fn say(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("stdout cannot be written")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
 }

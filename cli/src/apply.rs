@@ -1,4 +1,4 @@
-//! Applying manifests: what the demo and `fleet join` write. A user applies with kubectl.
+//! Applies manifests for the demo and `fleet join`. Users apply with kubectl.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -8,16 +8,16 @@ use crate::{
     server::Server,
 };
 
-/// Field manager of what this program applies.
+/// Field manager of this program's writes.
 pub const MANAGER: &str = "fleet-cli";
 
-/// What became of one object, as kubectl says it: `queue.scheduling.x-k8s.io/a created`.
+/// Result for one object in kubectl's form: `queue.scheduling.x-k8s.io/a created`.
 pub type Line = String;
 
 /// Applies every object of a YAML stream, in order.
 ///
 /// # Errors
-/// Names the object that was refused, and why.
+/// The refused object, and why.
 pub async fn manifest(server: &Server, namespace: &str, text: &str) -> anyhow::Result<Vec<Line>> {
     let objects: Vec<Value> = fleet_api::yaml::read_all(text).context("manifest")?;
     apply_all(server, namespace, &objects).await
@@ -26,7 +26,7 @@ pub async fn manifest(server: &Server, namespace: &str, text: &str) -> anyhow::R
 /// Applies objects in order.
 ///
 /// # Errors
-/// Names the object that was refused, and why.
+/// The refused object, and why.
 pub async fn apply_all(server: &Server, namespace: &str, objects: &[Value]) -> anyhow::Result<Vec<Line>> {
     let kinds = discovery::kinds(server).await?;
     let mut lines = Vec::new();

@@ -1,11 +1,22 @@
 //! The arguments of every command, as clap reads them.
 
+mod common;
+pub mod pai;
+mod portal;
+mod up;
+pub mod vc;
+pub mod volcano;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use crate::{pai, vc, volcano};
+use common::FORMATS;
+
+pub use common::{Connect, Format, Scope, Targets};
+pub use portal::{PortalArgs, PortalCommand};
+pub use up::UpArgs;
 
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -17,26 +28,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// How to reach the hub.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Connect {
-    /// Kubeconfig of the hub [default: $KUBECONFIG, the running `fleet up`, then ~/.kube/config]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current one]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
-    pub context: Option<String>,
-    /// Time-out of one request: 10s, 1m, a number of seconds, 0 for none [default: 30s, for members 5s]
-    #[arg(long, global = true, value_name = "TIME", help_heading = "Global options", value_parser = timeout)]
-    pub request_timeout: Option<std::time::Duration>,
-    /// URL instead of the kubeconfig's; no flag of `fleet`.
-    #[arg(skip)]
-    pub url: Option<String>,
-    /// Called as a plugin: the same cluster as kubectl's goes first.
-    #[arg(skip)]
-    pub is_plugin: bool,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a hub and member clusters in this process and keep them running
@@ -44,7 +35,7 @@ pub enum Command {
     /// Start one Kubernetes API server with a data directory, without Fleet
     #[command(name = "apiserver")]
     ApiServer(ApiServerArgs),
-    /// Serve pages for a browser and OpenPAI's REST API beside the hub, to each with his own rights
+    /// Serve the web portal and OpenPAI's REST API of a hub, with each user's own rights
     Portal(PortalArgs),
     /// Run a demo in memory: a job is queued, placed as a gang, runs and succeeds
     Demo(DemoArgs),
@@ -54,39 +45,39 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Explain why a job waits: reason, position in its queue, quota, and what each cluster lacks
     Explain(ExplainArgs),
-    /// Show the queues of a cluster with used, min, max, borrowed, waiting and running: of a hub its quota tree, of a
-    /// member its Volcano queues; or create, list and operate Volcano queues
+    /// Show queues with used, min, max, borrowed, waiting and running: on a hub its quota tree, in a member
+    /// Volcano's queues; or create, list and operate Volcano's queues
     #[command(args_conflicts_with_subcommands = true)]
     Queue(QueueArgs),
     /// Volcano's jobs: run, list, view, suspend, resume, delete
     #[command(subcommand)]
-    Job(volcano::args::JobCommand),
+    Job(volcano::JobCommand),
     /// Volcano's PodGroups: list
     #[command(subcommand, name = "podgroup")]
-    PodGroup(volcano::args::PodGroupCommand),
+    PodGroup(volcano::PodGroupCommand),
     /// Volcano's flows of jobs: create, list, get, describe, delete
     #[command(subcommand, name = "jobflow")]
-    JobFlow(volcano::args::FlowCommand),
+    JobFlow(volcano::FlowCommand),
     /// Volcano's templates of jobs: create, list, get, describe, delete
     #[command(subcommand, name = "jobtemplate")]
-    JobTemplate(volcano::args::FlowCommand),
+    JobTemplate(volcano::FlowCommand),
     /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
     #[command(subcommand)]
-    Pai(pai::args::PaiCommand),
-    /// Virtual clusters: apply their configuration, list them, draw their cells, explain a job's cells
+    Pai(pai::PaiCommand),
+    /// Virtual clusters: apply their configuration, list them, show their cells, explain a job's cells
     #[command(subcommand)]
-    Vc(vc::args::VcCommand),
+    Vc(vc::VcCommand),
     /// List the member clusters with used and total resources
     Clusters(ClustersArgs),
     /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies
     Doctor(DoctorArgs),
     /// Check the live objects of hub and members, or a recorded run log, against the invariants
     Audit(AuditArgs),
-    /// What is installed in each cluster, how its agent fares, and what to do
+    /// Show what is installed in each cluster, the state of its agent, and what to do
     Status(StatusArgs),
     /// Add a cluster to the fleet
     Join(JoinArgs),
-    /// Take a cluster out of the fleet
+    /// Remove a cluster from the fleet
     Unjoin(UnjoinArgs),
     /// Send no new jobs to a cluster; running jobs stay
     Cordon(CordonArgs),
@@ -109,56 +100,6 @@ pub enum Command {
     Bench(BenchArgs),
     /// Print the version
     Version,
-}
-
-/// The namespace to look in.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Scope {
-    /// Namespace [default: that of the context]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-}
-
-/// Which member clusters to ask.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Targets {
-    /// Ask all member clusters
-    #[arg(short = 'M', long, conflicts_with = "clusters")]
-    pub all_clusters: bool,
-    /// Ask these member clusters
-    #[arg(short = 'm', long = "cluster", value_name = "CLUSTER,..", value_delimiter = ',')]
-    pub clusters: Vec<String>,
-}
-
-/// How objects are printed, as kubectl names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Format {
-    Wide,
-    Yaml,
-    Json,
-    Name,
-    JsonPath(String),
-    /// `HEADER:PATH,..`
-    Columns(String),
-}
-
-const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
-
-impl std::str::FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (word, rest) = text.split_once('=').unwrap_or((text, ""));
-        match (word, rest) {
-            ("wide", "") => Ok(Self::Wide),
-            ("yaml", "") => Ok(Self::Yaml),
-            ("json", "") => Ok(Self::Json),
-            ("name", "") => Ok(Self::Name),
-            ("jsonpath", template) if !template.is_empty() => Ok(Self::JsonPath(template.to_string())),
-            ("custom-columns", columns) if !columns.is_empty() => Ok(Self::Columns(columns.to_string())),
-            _ => Err(format!("found {text:?}, allowed is {FORMATS}")),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -220,7 +161,7 @@ pub struct ExplainArgs {
 pub struct QueueArgs {
     /// What to do with a queue of a member
     #[command(subcommand)]
-    pub command: Option<volcano::args::QueueCommand>,
+    pub command: Option<volcano::QueueCommand>,
     /// Print data instead of a table; wide adds each queue's namespaces
     #[arg(short, long, value_name = FORMATS)]
     pub output: Option<Format>,
@@ -245,7 +186,7 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct AuditArgs {
-    /// Ask the hub alone, not its members
+    /// Check only the hub, not its members
     #[arg(long)]
     pub hub_only: bool,
     /// Check a recorded run log (fleet simulate -o jsonl) instead of a live fleet
@@ -272,25 +213,25 @@ pub struct JoinArgs {
     /// Context of the member's kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
-    /// Print the manifests for the member instead of applying them, for a repository or for a member that cannot be
-    /// reached from here. The token in them lives an hour
+    /// Print the manifests for the member instead of applying them, for a repository or for a member that
+    /// cannot be reached from here. Their token is valid for an hour
     #[arg(long, conflicts_with_all = ["confirm", "member_kubeconfig", "agent_kubeconfig"])]
     pub print: bool,
-    /// Address at which the member reaches the hub [default: that of your own kubeconfig]
+    /// Address of the hub for the member [default: that of your own kubeconfig]
     #[arg(long, value_name = "URL")]
     pub hub_url: Option<String>,
     /// Image of the agent
     #[arg(long, value_name = "IMAGE", default_value = concat!("registry.example.com/fleet/member-agent:", env!("CARGO_PKG_VERSION")))]
     pub image: String,
-    /// Job controllers the agent brings, for a member without operators: pytorchjob, tfjob, mpijob, volcanojob, job,
-    /// deployment; `all` or `none`
+    /// Job controllers that the agent runs, for a member without operators: pytorchjob, tfjob, mpijob,
+    /// volcanojob, job, deployment; `all` or `none`
     #[arg(long, value_name = "KIND,..", default_value = "none")]
     pub controllers: String,
-    /// Install no agent: write the kubeconfig with which one that you run yourself reaches the hub to this file
+    /// Install no agent; write a kubeconfig of the hub for an agent that you run yourself to this file
     #[arg(long, value_name = "FILE", requires = "member_kubeconfig")]
     pub agent_kubeconfig: Option<PathBuf>,
-    /// Take over what the agent of a cluster that has joined proposes: address, provider, region, zones and labels
-    /// (status.proposed of its Cluster). The member's token is sent to that address from then on
+    /// Copy the proposals of a joined cluster's agent into its Cluster: address, provider, region, zones and
+    /// labels (status.proposed). From then on the member's token is sent to that address
     #[arg(long)]
     pub confirm: bool,
 }
@@ -304,10 +245,11 @@ pub struct UnjoinArgs {
     /// failover.cluster, else fail them
     #[arg(long)]
     pub force: bool,
-    /// Kubeconfig of the member cluster, to take Fleet off it [default: the context with the cluster's name in your own]
+    /// Kubeconfig of the member cluster, to uninstall Fleet there [default: the context with the cluster's
+    /// name in your own]
     #[arg(long, value_name = "FILE")]
     pub member_kubeconfig: Option<PathBuf>,
-    /// Leave the member as it is
+    /// Do not uninstall Fleet in the member
     #[arg(long, conflicts_with = "member_kubeconfig")]
     pub keep_member: bool,
 }
@@ -358,84 +300,28 @@ pub struct CrdsArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct PluginsArgs {
-    /// Directory on your PATH, such as ~/.local/bin; in it fleet, kubectl-fleet, kubectl-amc, their completions
-    /// (kubectl_complete-fleet, kubectl_complete-amc) and vcctl are made, as links to this program
+    /// Directory on your PATH, such as ~/.local/bin, in which links to this program are created: fleet,
+    /// kubectl-fleet, kubectl-amc, their completions (kubectl_complete-fleet, kubectl_complete-amc) and vcctl
     pub directory: PathBuf,
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct UpArgs {
-    /// Member clusters: east, west, north, member-4 and so on [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
-    pub members: Option<u16>,
-    /// Nodes of each member [default: 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=10_000))]
-    pub nodes: Option<u16>,
-    /// nvidia.com/gpu of each node [default: 8]
-    #[arg(long, value_name = "N")]
-    pub gpus: Option<u32>,
-    /// cpu of each node [default: 64]
-    #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
-    pub cpu: Option<String>,
-    /// memory of each node [default: 512Gi]
-    #[arg(long, value_name = "QUANTITY", value_parser = memory)]
-    pub memory: Option<String>,
-    /// Data directory of the fleet [default: $FLEET_HOME or ~/.fleet]
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Port of the hub; the members take those after it
-    #[arg(long, value_name = "P", default_value_t = 6444, value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: u16,
-    /// Port of the portal [default: 9286, or a free one where that is taken; 0 takes a free one]
-    #[arg(long, value_name = "P")]
-    pub portal_port: Option<u16>,
-    /// Default run time of simulated jobs: 60s, 5m, forever (the annotation sim.fleet.dev/runtime overrides it)
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub runtime: RunTime,
-    /// Configuration of the members' schedulers, as volcano-scheduler.conf; read again when it changes
-    #[arg(long, value_name = "FILE")]
-    pub scheduler_conf: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
 pub struct ApiServerArgs {
-    /// Address and port to listen at; port 0 takes a free one
+    /// Listen address and port; port 0 uses a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6443")]
     pub listen: std::net::SocketAddr,
-    /// Where objects, keys and the kubeconfig are kept
+    /// Directory of objects, keys and the kubeconfig
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// Further host names or addresses of the server's certificate
     #[arg(long = "san", value_name = "NAME,..", value_delimiter = ',')]
     pub sans: Vec<String>,
-    /// Controllers that run beside the server; none where a kube-controller-manager does their work
+    /// Controllers to run with the server; none if a kube-controller-manager does their work
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Controller::Deployment, Controller::Job])]
     pub controllers: Vec<Controller>,
     /// Allow every request without credentials (for tests)
     #[arg(long)]
     pub always_allow: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct PortalArgs {
-    #[command(subcommand)]
-    pub command: Option<PortalCommand>,
-    /// Address and port to listen at; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9286")]
-    pub listen: std::net::SocketAddr,
-    /// Where jobs are submitted to
-    #[command(flatten)]
-    pub scope: Scope,
-    /// Listen beyond this machine although tokens then cross the network unencrypted
-    #[arg(long)]
-    pub allow_plain_http: bool,
-}
-
-#[derive(Debug, Clone, Copy, Subcommand)]
-pub enum PortalCommand {
-    /// Print the token of the kubeconfig, to sign in with
-    Token,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -450,7 +336,7 @@ pub enum Controller {
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
-    /// Another demo: what gangs are for
+    /// Another demo: the effect of gang scheduling
     #[command(subcommand)]
     pub play: Option<Play>,
     /// How long the demo's jobs run
@@ -458,7 +344,7 @@ pub struct DemoArgs {
     pub runtime: RunTime,
 }
 
-/// Crowds of jobs that make progress only as a whole, on one member.
+/// Many jobs at once on one member; each makes progress only if all of its pods run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Play {
     /// TensorFlow jobs of 2 parameter servers and 4 workers, on a cluster with capacity for two
@@ -496,7 +382,7 @@ pub enum Measure {
     Scheduler,
 }
 
-/// Shapes of the queue measure.
+/// Shapes of the queue benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
     /// 15,000 jobs in 30 leaves of 5 parents
@@ -513,25 +399,25 @@ pub struct BenchArgs {
     /// Print JSON instead of a table
     #[arg(short, long, value_enum)]
     pub output: Option<JsonFormat>,
-    /// Runs of the latency measure
+    /// Number of jobs of the latency benchmark
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Jobs of the throughput measure
+    /// Number of jobs of the throughput benchmark
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: u32,
-    /// Shape of the queue measure
+    /// Shape of the queue benchmark
     #[arg(long, value_enum, default_value_t = Shape::Baseline)]
     pub shape: Shape,
-    /// Queue measure without members: a stand-in ends each admitted job when its run time is over
+    /// Queue benchmark without members: a stand-in ends each admitted job when its run time is over
     #[arg(long)]
     pub admission_only: bool,
-    /// Nodes of the scheduler measure
+    /// Nodes of the scheduler benchmark
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: u32,
-    /// Pods of the scheduler measure
+    /// Pods of the scheduler benchmark
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub pods: u32,
-    /// Pods of the scheduler measure come in gangs of 8 to 512
+    /// Create the pods of the scheduler benchmark in gangs of 8 to 512
     #[arg(long)]
     pub gangs: bool,
 }
@@ -546,7 +432,7 @@ pub struct SimulateArgs {
     /// Scenario files; examples/scenarios has some
     #[arg(required_unless_present = "trace", conflicts_with = "trace", value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Print the log as JSON lines instead of a story
+    /// Print the log as JSON lines instead of readable text
     #[arg(short, long, value_enum)]
     pub output: Option<LogFormat>,
     /// Seed instead of the file's
@@ -556,19 +442,32 @@ pub struct SimulateArgs {
     #[arg(long, value_enum, conflicts_with = "trace")]
     pub mode: Option<ModeName>,
     /// Replay this table of jobs (csv, also gzip): submit_s, duration_s, gpus, instances, vc and more
-    #[arg(long, value_name = "FILE", requires = "fleet")]
+    #[arg(long, value_name = "FILE", requires = "replayed_on")]
     pub trace: Option<PathBuf>,
     /// Clusters to replay a trace on: the `clusters` of a scenario file
-    #[arg(long, value_name = "FILE", requires = "trace")]
+    #[arg(long, value_name = "FILE", requires = "trace", group = "replayed_on")]
     pub fleet: Option<PathBuf>,
+    /// Compare the delays of a trace's virtual clusters in private clusters, under quota alone and under cells; a
+    /// configuration as fleet vc apply takes it
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "trace",
+        group = "replayed_on",
+        conflicts_with = "pin_clusters"
+    )]
+    pub cells: Option<PathBuf>,
     /// Order of a trace's queue: first in first out; by priority; shortest job first; fair between virtual
     /// clusters [default: priority]
     #[arg(long, value_enum, requires = "trace")]
     pub policy: Option<OrderName>,
-    /// Also write one page with story and charts, which opens in a browser without a server
+    /// Also write a self-contained HTML page with log and charts
     #[arg(long, value_name = "OUT", conflicts_with = "trace")]
     pub html: Option<PathBuf>,
-    /// Keep each job of a trace on the cluster that it names
+    /// Also write a run log with clusters and quota, for fleet portal --log
+    #[arg(long, value_name = "OUT", conflicts_with = "trace")]
+    pub log: Option<PathBuf>,
+    /// Keep each job of a trace on its recorded cluster
     #[arg(long, requires = "trace")]
     pub pin_clusters: bool,
 }
@@ -592,38 +491,7 @@ pub enum OrderName {
     Fair,
 }
 
-/// The command as a person calls it: `fleet`, or `kubectl NAME` for a plugin.
+/// The command as the user calls it: `fleet`, or `kubectl NAME` for a plugin.
 pub fn command(called_as: &str) -> clap::Command {
     Cli::command().bin_name(called_as)
-}
-
-fn cpu(text: &str) -> Result<String, String> {
-    quantity("cpu", text)
-}
-
-fn memory(text: &str) -> Result<String, String> {
-    quantity("memory", text)
-}
-
-fn quantity(name: &str, text: &str) -> Result<String, String> {
-    match fleet_resources::quantity::parse(name, text) {
-        Ok(amount) if amount > 0 => Ok(text.to_string()),
-        Ok(_) => Err("allowed is more than 0".to_string()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// `10s`, `1m30s`, a number of seconds; 0 is no bound.
-fn timeout(text: &str) -> Result<std::time::Duration, String> {
-    const NO_BOUND: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
-    let read = match text.parse::<u64>() {
-        Ok(seconds) => Some(std::time::Duration::from_secs(seconds)),
-        Err(_) => match text.parse() {
-            Ok(RunTime::For(time)) => Some(time),
-            _ => None,
-        },
-    };
-    let time =
-        read.ok_or_else(|| "allowed is a time such as 10s or 1m, a number of seconds, or 0".to_string())?;
-    Ok(if time.is_zero() { NO_BOUND } else { time })
 }

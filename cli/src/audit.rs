@@ -1,7 +1,8 @@
-//! `fleet audit`: the checker over the live objects of the hub and its members, or over a recorded run log.
+//! `fleet audit`: checks the live objects of the hub and its members, or a recorded run log, against the
+//! invariants.
 //!
-//! Lists of several servers are never of one moment. So a violation is checked again after a pause, and only a violation
-//! that every check finds is reported.
+//! Lists of several servers never show the same moment. So a violation is checked again after a pause, and
+//! only a violation that every check finds is reported.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -49,7 +50,7 @@ pub async fn run(hub: &Hub, args: &AuditArgs) -> anyhow::Result<Answer> {
     Ok(answer(args, &found, clients.len(), &away))
 }
 
-/// The checker over a recorded run log.
+/// Checks a recorded run log.
 ///
 /// # Errors
 /// The file cannot be read, or is no run log.
@@ -61,7 +62,7 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     if args.output.is_some() {
         answer.text = format!("{:#}\n", json!({"violations": found}));
     } else if found.is_empty() {
-        answer.text = format!("Nothing is broken in {} lines.\n", text.lines().count());
+        answer.text = format!("No violations in {} lines.\n", text.lines().count());
     } else {
         answer.text = found.iter().map(|violation| format!("{violation}\n")).collect();
     }
@@ -69,7 +70,7 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// Violations that were found before, too. Two violations of one object are the same even if amounts differ.
+/// Violations that were also found before. Violations of the same object are the same even if amounts differ.
 fn still(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
     let subject = |violation: &Violation| -> (u8, String) {
         let (object, _) = violation.what.split_once(": ").unwrap_or((&violation.what, ""));
@@ -115,14 +116,12 @@ fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreach
             answer.text.push_str(&format!("{violation}\n"));
         }
         if found.is_empty() {
-            answer.text = format!(
-                "Nothing is broken on the hub and in {} members.\n",
-                members - away.len().min(members)
-            );
+            answer.text =
+                format!("No violations on the hub and in {} members.\n", members - away.len().min(members));
         }
     }
     for unreached in away {
-        answer.fail(format!("cluster {} was not asked: {}", unreached.cluster, unreached.why));
+        answer.fail(format!("cluster {} was not checked: {}", unreached.cluster, unreached.why));
     }
     answer.failed |= !found.is_empty();
     answer

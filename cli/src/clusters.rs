@@ -1,4 +1,4 @@
-//! `fleet clusters`: the members with what is used on them.
+//! `fleet clusters`: the members with their used resources.
 
 use fleet_api::{Cluster, cluster::CORDON_TAINT};
 use fleet_resources::quantity;

@@ -1,5 +1,5 @@
-//! Completion of words for `kubectl fleet`: kubectl runs `kubectl_complete-fleet` with what was typed and reads one
-//! word a line, then a line with what the shell may do.
+//! Completion for `kubectl fleet`: kubectl runs `kubectl_complete-fleet` with the typed words and reads one
+//! word per line, then a line with a directive for the shell.
 //!
 //! Names come from the hub. A hub that does not answer completes nothing.
 
@@ -19,7 +19,7 @@ use crate::{
 pub const PREFIX: &str = "kubectl_complete-";
 /// The shell adds no names of files.
 const NO_FILES: &str = ":4";
-/// A person waits at the prompt.
+/// A user waits at the prompt.
 const PATIENCE: Duration = Duration::from_secs(2);
 const FORMATS: [&str; 6] = ["json", "yaml", "wide", "name", "jsonpath=", "custom-columns="];
 

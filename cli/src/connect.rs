@@ -1,4 +1,4 @@
-//! From a kubeconfig to the hub. A kubeconfig that cannot be used is named, with what is wrong in it.
+//! Connects to the hub of a kubeconfig. Errors name the unusable kubeconfig and its mistake.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,7 +43,7 @@ impl Connect {
         Ok(Hub { server, namespace, request_timeout: self.request_timeout })
     }
 
-    /// The hub these options name, reached as nobody: for a process that acts for its callers alone.
+    /// The hub of these options, without credentials: for a process that acts only for its callers.
     ///
     /// # Errors
     /// As [`Connect::hub`].
@@ -69,7 +69,7 @@ impl Connect {
             let mut merged: Option<Kubeconfig> = None;
             let mut missing = Vec::new();
             for file in std::env::split_paths(&list).filter(|file| !file.as_os_str().is_empty()) {
-                // As kubectl does: of a list, files that are not there are passed over.
+                // As in kubectl, missing files of a list are skipped.
                 if !file.exists() {
                     missing.push(file.display().to_string());
                     continue;
@@ -83,7 +83,7 @@ impl Connect {
             return match merged {
                 Some(merged) => Ok((format!("KUBECONFIG={}", list.to_string_lossy()), merged)),
                 None => {
-                    bail!("KUBECONFIG: {} is not there; start a fleet with `fleet up`", missing.join(", "))
+                    bail!("KUBECONFIG: {} does not exist; start a fleet with `fleet up`", missing.join(", "))
                 }
             };
         }
@@ -98,7 +98,7 @@ impl Connect {
                 Ok((file.display().to_string(), read(&file)?))
             }
             None => bail!(
-                "no kubeconfig: KUBECONFIG is not set, ~/.kube/config is not there, and no fleet runs in {}; start \
+                "no kubeconfig: KUBECONFIG is not set, ~/.kube/config does not exist, and no fleet runs in {}; start \
                  one with `fleet up`, or name a kubeconfig with --kubeconfig",
                 home.display()
             ),
@@ -109,11 +109,11 @@ impl Connect {
 #[derive(Debug, PartialEq, Eq)]
 struct Chosen {
     file: PathBuf,
-    /// For the reader, where another choice was possible.
+    /// A note for the user if another choice was possible.
     note: Option<String>,
 }
 
-/// Without options and variables: the running fleet of this machine. A plugin takes what kubectl itself takes.
+/// Without options and variables: the running fleet of this machine. A plugin uses kubectl's choice.
 fn choose(is_plugin: bool, own: Option<PathBuf>, running: Option<PathBuf>) -> Option<Chosen> {
     match (own, running) {
         (Some(own), Some(running)) if !is_plugin => {
@@ -145,10 +145,10 @@ pub fn read(file: &Path) -> anyhow::Result<Kubeconfig> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("kubeconfig {} cannot be read", file.display()))?;
     Kubeconfig::from_yaml(&text).map_err(|error| {
-        // The reader draws the place below its first line; an error here is one line.
+        // The parser shows the location on further lines; one line is enough here.
         let text = innermost(&error);
         let first = text.lines().next().unwrap_or_default();
-        anyhow::anyhow!("kubeconfig {} is not one: {first}", file.display())
+        anyhow::anyhow!("kubeconfig {} is invalid: {first}", file.display())
     })
 }
 
@@ -166,7 +166,7 @@ pub async fn server(
     let chosen = context.map(str::to_string).or_else(|| kubeconfig.current_context.clone());
     match chosen.as_deref().filter(|chosen| !chosen.is_empty()) {
         Some(chosen) if !known.iter().any(|name| name == chosen) => bail!(
-            "kubeconfig {origin}: context: found {chosen:?}, allowed is {}",
+            "kubeconfig {origin}: context: found {chosen:?}; allowed: {}",
             if known.is_empty() { "none (it has no contexts)".to_string() } else { known.join(", ") }
         ),
         None => bail!("kubeconfig {origin}: current-context is not set; choose one with --context"),

@@ -1,4 +1,5 @@
-//! `fleet cordon` and `fleet uncordon`: the taints that keep new jobs off a cluster, or move its jobs off it.
+//! `fleet cordon` and `fleet uncordon`: set and remove the taints that keep new jobs off a cluster, or evict
+//! its jobs.
 
 use anyhow::bail;
 use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
@@ -6,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{answer::Answer, args::CordonArgs, connect::Hub, members::cluster_path};
 
-/// Tries when someone else writes the Cluster at the same time.
+/// Attempts if others write the Cluster at the same time.
 const TRIES: usize = 5;
 
 pub async fn cordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
     each(hub, &args.clusters, "cordoned", &[], &[(CORDON_TAINT, "NoSchedule")]).await
 }
 
-/// Ends a drain, too.
+/// Also ends a drain.
 pub async fn uncordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
     each(hub, &args.clusters, "uncordoned", &[CORDON_TAINT, DRAIN_TAINT], &[]).await
 }
@@ -36,10 +37,10 @@ async fn each(
     Ok(answer)
 }
 
-/// Takes taints off a cluster by key and puts others (key and effect) on it; `done` says in a word what that means.
+/// Removes taints from a cluster by key and adds others (key and effect); `done` is the word for the output.
 ///
 /// # Errors
-/// What the hub says, or that others keep changing the Cluster.
+/// The hub's error, or that others keep changing the Cluster.
 pub async fn set(
     hub: &Hub,
     name: &str,

@@ -1,7 +1,7 @@
-//! `fleet demo`: the walkthrough in one process and in memory, told step by step.
+//! `fleet demo`: the walkthrough in one process and in memory, step by step.
 //!
-//! Each step shows the command a user types and what the same code prints for it. Every wait has a bound;
-//! what does not happen in time ends the demo with an error.
+//! Each step shows the command of a user and the output of the same code. Every wait has a limit; if it is
+//! exceeded, the demo ends with an error.
 
 use std::{
     io::{IsTerminal, Write},
@@ -34,9 +34,9 @@ const SECOND: &str = "pytorch-test-2";
 const NAMESPACE: &str = "default";
 const TREES: &str = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees";
 
-/// Usual is a second; a busy machine and a program without optimisation take longer.
+/// Usually one second; busy machines and debug builds take longer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// For each thing that is to happen by itself; a job's run time comes on top.
+/// Limit of each step; a job's run time is added.
 const STEP_WITHIN: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
@@ -54,7 +54,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let told = tokio::select! {
         told = tell(&stage, &fleet, &args, began) => told,
         interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("signals cannot be received")?;
+            interrupted.context("cannot receive signals")?;
             Err(anyhow::anyhow!("interrupted"))
         }
     };
@@ -74,7 +74,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     let run_time = match args.runtime {
         fleet_kubesim::RunTime::For(time) => time,
         fleet_kubesim::RunTime::Forever => {
-            bail!("--runtime: found forever, allowed is a time: the demo waits for it")
+            bail!("--runtime: found forever; allowed: a duration, because the demo waits for it")
         }
     };
     stage.say(&format!(
@@ -95,7 +95,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     stage.say("A policy: PyTorchJobs wait in their queue, then go to one cluster, all pods or none.")?;
     stage.apply(&hub, "propagationpolicy-gang-queued.yaml", POLICY).await?;
 
-    stage.say("A user submits a job of one master and two workers, and the same job once more.")?;
+    stage.say("A user submits a job of one master and two workers, and the same job again.")?;
     stage.apply(&hub, "pytorchjob.yaml", JOB).await?;
     let second = JOB.replacen(&format!("name: {FIRST}"), &format!("name: {SECOND}"), 1);
     stage.command(&format!("sed 's/name: {FIRST}/name: {SECOND}/' pytorchjob.yaml | kubectl apply -f -"))?;
@@ -119,7 +119,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
     stage.command("kubectl fleet queue")?;
     let queue = queue::run(&hub, &QueueArgs { command: None, output: None }).await?;
-    // The broken rules of this tree are told once, by the event on it.
+    // The broken rules of this tree are reported once, by its event.
     stage.show(&Answer::text(queue.text))?;
     stage.command(&format!("kubectl fleet describe pytorchjob {SECOND} | grep Waits"))?;
     let what = vec!["pytorchjob".to_string(), SECOND.to_string()];
@@ -183,7 +183,7 @@ async fn state(hub: &Hub, name: &str) -> anyhow::Result<String> {
     Ok(last.and_then(|condition| condition["type"].as_str()).unwrap_or_default().to_string())
 }
 
-/// The event by which the hub says where a job went, as `kubectl describe` prints it.
+/// The event that tells where a job was placed, as `kubectl describe` prints it.
 async fn placed(hub: &Hub, name: &str) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/events");
     let mut line = String::new();
@@ -208,10 +208,10 @@ async fn placed(hub: &Hub, name: &str) -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// Waits until `happened` says yes.
+/// Waits until `happened` returns true.
 ///
 /// # Errors
-/// It did not happen within the bound, or a request failed.
+/// It did not happen in time, or a request failed.
 async fn wait(
     what: &str,
     within: Duration,
@@ -228,7 +228,7 @@ async fn wait(
     Ok(())
 }
 
-/// How the demo looks: narration, commands behind a `$`, and what they print.
+/// Output of the demo: narration, commands behind a `$`, and their output.
 struct Stage {
     colours: bool,
 }
@@ -269,5 +269,5 @@ impl Stage {
 
 fn write(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("stdout cannot be written")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
 }

@@ -1,7 +1,7 @@
-//! Which kinds a server has, and which of them a user means by a word.
+//! Discovery of a server's kinds, and resolution of a user's word to a kind.
 //!
-//! Aggregated discovery where the server has it (two requests), else one request per group. Choosing is a
-//! pure function over the list.
+//! Aggregated discovery if the server supports it (two requests), otherwise one request per group. The
+//! resolution is a pure function of the list.
 
 use futures::future::try_join_all;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// `pods`, `pytorchjobs.kubeflow.org`: as server messages name it.
+    /// `pods`, `pytorchjobs.kubeflow.org`: as in server messages.
     pub fn plural_group(&self) -> String {
         self.with_group(&self.plural)
     }
@@ -142,10 +142,10 @@ fn some_or(text: String, other: String) -> String {
     if text.is_empty() { other } else { text }
 }
 
-/// The kinds a word means: one, or all of a category. Empty when the server has none of that name.
+/// The kinds that a word means: one, or all of a category. Empty if the server has none of that name.
 ///
-/// As kubectl: case does not matter; full names go before short names; `word.group` and
-/// `word.version.group` narrow the choice (a group may be cut short: `jobs.batch.volcano`).
+/// As in kubectl: case does not matter; full names take precedence over short names; `word.group` and
+/// `word.version.group` narrow the choice (a group may be shortened: `jobs.batch.volcano`).
 pub fn resolve<'a>(kinds: &'a [Kind], word: &str) -> Vec<&'a Kind> {
     let word = word.to_lowercase();
     let listable = || kinds.iter().filter(|kind| kind.listable);

@@ -1,7 +1,7 @@
-//! `fleet drain`: the jobs of a cluster move elsewhere, one gang after the other, the biggest loss last; objects that
-//! are no gangs leave it at once.
+//! `fleet drain`: moves the jobs of a cluster elsewhere, one gang at a time, the smallest loss first; objects
+//! that are not gangs leave at once.
 //!
-//! The intent is a taint on the Cluster; the controller does the work, whether this command waits or not.
+//! The intent is a taint on the Cluster; the controller does the work, whether or not this command waits.
 
 use std::time::Duration;
 
@@ -44,10 +44,7 @@ async fn one(hub: &Hub, name: &str, args: &DrainArgs) -> anyhow::Result<Answer> 
         let mut answer = Answer::text(plan(&gangs, Timestamp::now()));
         answer.note(format!("{} jobs would move off {name}; nothing was changed", gangs.len()));
         if !others.is_empty() {
-            answer.note(format!(
-                "would leave {name}, for other clusters that are open to them: {}",
-                names(&others)
-            ));
+            answer.note(format!("would leave {name} for other clusters that admit them: {}", names(&others)));
         }
         return Ok(answer);
     }
@@ -63,8 +60,8 @@ async fn one(hub: &Hub, name: &str, args: &DrainArgs) -> anyhow::Result<Answer> 
             let still = leaving::runs(hub, name).await?;
             let still: Vec<&Run> = still.iter().collect();
             answer.fail(format!(
-                "{left} objects are still on {name}: {}; the drain goes on by itself. What cannot run elsewhere goes \
-                 when it is deleted on the hub",
+                "{left} objects are still on {name}: {}; the drain continues. Objects that cannot run elsewhere are removed \
+                 when you delete them on the hub",
                 names(&still)
             ));
         }

@@ -1,7 +1,8 @@
-//! The agent in its member: the manifests that `fleet join` applies or prints, and what `fleet unjoin` takes away.
+//! The agent in its member: the manifests that `fleet join` applies or prints, and what `fleet unjoin`
+//! removes.
 //!
-//! Rights are those of chart `member-agent`, read from the same files. Deliberately absent: what only some clusters want
-//! (webhook, scheduler's configuration, impersonation), which the chart has.
+//! Rights are those of chart `member-agent`, read from the same files. Deliberately absent: settings for
+//! special cases (webhook, scheduler's configuration, impersonation); the chart has them.
 
 use std::time::Duration;
 
@@ -15,31 +16,31 @@ use serde_json::{Value, json};
 
 use crate::{apply, server::Server};
 
-/// Name of everything of the agent in its member.
+/// Name of all objects of the agent in its member.
 pub const AGENT: &str = "fleet-member-agent";
 /// Secret of the member with the bootstrap kubeconfig.
 const BOOTSTRAP_SECRET: &str = "fleet-hub-bootstrap";
-/// How long a bootstrap token lives, unless it is used before.
+/// Lifetime of an unused bootstrap token.
 const BOOTSTRAP_SECONDS: i64 = 3600;
-/// How long the parts of an agent may take to go.
+/// Limit for the removal of an agent's objects.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(200);
 
-/// What an installation may choose.
+/// Settings of an installation.
 pub struct Wishes<'a> {
     pub cluster: &'a str,
     pub image: &'a str,
-    /// As `member-agent --controllers` takes them.
+    /// As for `member-agent --controllers`.
     pub controllers: &'a str,
 }
 
-/// A kubeconfig of the hub with a token of one hour, which dies when the agent has its own.
+/// A kubeconfig of the hub with a token of one hour, which is invalid once the agent has its own.
 ///
 /// # Errors
 /// What the hub says.
 pub async fn bootstrap(hub: &Server, cluster: &str, url: &str, ca: &str) -> anyhow::Result<Value> {
     let namespace = cluster_namespace(cluster);
-    // Tokens of an earlier join die with the Secret they are bound to.
+    // Tokens of an earlier join are invalidated with the Secret to which they are bound.
     match hub.delete(&format!("/api/v1/namespaces/{namespace}/secrets/{BOOTSTRAP}")).await {
         Err(error) if !error.is_not_found() => return Err(error.into()),
         _ => {}
@@ -52,7 +53,7 @@ pub async fn bootstrap(hub: &Server, cluster: &str, url: &str, ca: &str) -> anyh
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{BOOTSTRAP}/token");
     let answer = hub.create(&path, &request).await?;
     let Some(token) = answer["status"]["token"].as_str() else {
-        bail!("{}: gives no token for service account {namespace}/{BOOTSTRAP}", hub.name);
+        bail!("{}: issued no token for service account {namespace}/{BOOTSTRAP}", hub.name);
     };
     let mut server = json!({"server": url});
     if !ca.is_empty() {
@@ -66,7 +67,7 @@ pub async fn bootstrap(hub: &Server, cluster: &str, url: &str, ca: &str) -> anyh
     }))
 }
 
-/// Everything of the agent in its member but the definitions.
+/// All objects of the agent in its member except the definitions.
 ///
 /// # Errors
 /// The chart's rules cannot be read.
@@ -108,7 +109,7 @@ fn deployment(wishes: &Wishes<'_>, labels: &Value) -> Value {
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": AGENT, "namespace": MEMBER_NAMESPACE, "labels": labels},
         "spec": {
-            // One agent speaks for a cluster; the old process ends before the new one starts.
+            // One agent per cluster: the old process ends before the new one starts.
             "replicas": 1, "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": selector},
             "template": {
@@ -142,8 +143,8 @@ fn deployment(wishes: &Wishes<'_>, labels: &Value) -> Value {
     })
 }
 
-/// Takes everything of Fleet off a member: the agent first, then what it kept, its namespace and Fleet's own definitions.
-/// Definitions of other groups stay: what stands there may be others'. Returns a line for each.
+/// Uninstalls Fleet in a member: first the agent, then its data, its namespace and Fleet's own definitions.
+/// Definitions of other groups stay, because others may use them. Returns a line for each.
 ///
 /// # Errors
 /// What the member says.
@@ -173,7 +174,7 @@ pub async fn remove(member: &Server, reader: &str) -> anyhow::Result<Vec<String>
         if began.elapsed() > GONE_WITHIN {
             bail!(
                 "namespace {MEMBER_NAMESPACE} of the member is still there after {} s; `kubectl describe namespace \
-                 {MEMBER_NAMESPACE}` says what keeps it",
+                 {MEMBER_NAMESPACE}` tells why",
                 GONE_WITHIN.as_secs()
             );
         }

@@ -1,7 +1,7 @@
-//! `fleet join` and `fleet unjoin`: a cluster's place in the fleet.
+//! `fleet join` and `fleet unjoin`: add and remove clusters.
 //!
-//! Join writes what an agent and the users of the hub need, in the member and on the hub; the agent itself
-//! is another process. Every write is an apply, so a join that was cut short is simply run again.
+//! Join writes what an agent and the users of the hub need, in the member and on the hub; the agent is a
+//! separate process. Every write is an apply, so an interrupted join is simply repeated.
 
 use std::time::Duration;
 
@@ -23,33 +23,33 @@ use crate::{
     apply,
     args::{Connect, JoinArgs, UnjoinArgs},
     connect::{self, Hub},
-    cordon, drain, install, leaving,
+    cordon, install, leaving,
     members::{self, cluster_path},
     output,
     progress::Progress,
     server::Server,
 };
 
-/// How long the controller may take to finish the jobs of a dead cluster.
+/// Limit for the controller to end the jobs of a dead cluster.
 const WRITE_OFF: Duration = Duration::from_secs(120);
 
-/// ServiceAccount in the member as which users of the hub read it.
+/// ServiceAccount in the member with which users of the hub read it.
 const READER: &str = "fleet-reader";
 /// Account and roles of the agent on the hub.
 const AGENT: &str = access::AGENT_ACCOUNT;
 /// Its token, in the namespace of the cluster on the hub.
 const AGENT_TOKEN: &str = "member-agent-token";
 
-/// The admission policy that bounds an agent's writes of Works.
+/// The admission policy that restricts an agent's writes of Works.
 const AGENT_POLICY: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/fleet-agent-works";
 
-/// How long the member may take to fill in a token, in steps.
+/// Attempts to read a token that the member fills in.
 const TOKEN_TRIES: usize = 15;
 const TOKEN_STEP: Duration = Duration::from_millis(200);
-/// A year: for servers that only give tokens with an end.
+/// A year: for servers that only issue tokens with an expiry.
 const TOKEN_SECONDS: i64 = 365 * 24 * 3600;
-/// A cluster's name becomes part of a namespace's.
+/// A cluster's name becomes part of a namespace's name.
 const LONGEST_NAME: usize = 57;
 
 pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> {
@@ -68,17 +68,17 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
     let (mut member, _) = connect::server(&args.name, &origin, kubeconfig.clone(), context).await?;
     member.name = args.name.clone();
     members::endpoint(&member.url).map_err(|found| anyhow::anyhow!("{origin}, server: {found}"))?;
-    // One that has no address yet, or was cut short with this one, is joined to the end.
+    // A cluster without an address, or whose join with this address was interrupted, is joined again.
     let stands = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(&args.name));
     if stands.is_some_and(|cluster| cluster.spec.api_endpoint.as_ref().is_some_and(|url| *url != member.url))
     {
-        bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` takes it out", args.name, args.name);
+        bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` removes it", args.name, args.name);
     }
     check_twin(&known, &args.name, &member.url)?;
     let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &member_objects())
         .await
         .with_context(|| format!("cluster({})", args.name))?;
-    // The kinds are new to the member, so they are looked up anew.
+    // The kinds are new to the member, so discovery is repeated.
     let readers = apply::apply_all(&member, MEMBER_NAMESPACE, &reader_objects()).await?;
     let token = token(&member, MEMBER_NAMESPACE, READER, READER).await?;
     let ca = ca_bundle(&kubeconfig, context)?;
@@ -128,7 +128,7 @@ async fn print(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<
     let mut manifests = member_objects();
     manifests.extend(install(connect, hub, args).await?);
     let mut text = format!(
-        "# Apply this to cluster {}. The token in Secret fleet-hub-bootstrap lives an hour and dies with its first use.\n",
+        "# Apply this to cluster {}. The token in Secret fleet-hub-bootstrap is valid for an hour and for one use.\n",
         args.name
     );
     for manifest in &manifests {
@@ -147,7 +147,8 @@ async fn install(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Resul
     install::objects(&wishes, &bootstrap)
 }
 
-/// Where the member is: the file that is named, else the context of the cluster's name in the user's own kubeconfig.
+/// The member's kubeconfig: the named file, or the context with the cluster's name in the user's own
+/// kubeconfig.
 fn member_kubeconfig(
     connect: &Connect,
     name: &str,
@@ -166,24 +167,24 @@ fn member_kubeconfig(
     Ok((origin, kubeconfig, Some(name.to_string())))
 }
 
-/// An agent with a credential that it renews needs none that never ends.
+/// Removes the token Secret without an expiry: an agent that renews its credential does not need it.
 fn without_lasting_token(objects: &mut Vec<Value>) {
     objects.retain(|object| !(object["kind"] == "Secret" && object["metadata"]["name"] == AGENT_TOKEN));
 }
 
-/// What keeps a member that turns hostile to the fields that are its own is a policy of the hub.
+/// A warning if the policy is missing that restricts a hostile member to its own fields.
 async fn missing_policy(hub: &Hub) -> String {
     match hub.server.object(AGENT_POLICY).await {
         Err(error) if error.is_not_found() => {
-            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change what they only have to \
-             end; chart fleet brings it, or apply its files/admission.yaml\n"
+            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change more of their Works than \
+             the finalizers; chart fleet installs it, or apply its files/admission.yaml\n"
                 .to_string()
         }
         _ => String::new(),
     }
 }
 
-/// A kubeconfig of the hub with the token of the agent's account, and nothing of the administrator who asks.
+/// A kubeconfig of the hub with the token of the agent's account, and nothing of the administrator's own.
 async fn agent_kubeconfig(connect: &Connect, hub: &Hub, name: &str) -> anyhow::Result<String> {
     let (_, administrator) = connect.kubeconfig()?;
     let namespace = cluster_namespace(name);
@@ -202,7 +203,7 @@ async fn agent_kubeconfig(connect: &Connect, hub: &Hub, name: &str) -> anyhow::R
     output::yaml(&config)
 }
 
-/// One set of nodes under two names would be counted, and filled, twice.
+/// The same nodes under two cluster names would be counted, and filled, twice.
 fn check_twin(known: &[Cluster], name: &str, url: &str) -> anyhow::Result<()> {
     let is_twin = |cluster: &&Cluster| {
         cluster.metadata.name.as_deref() != Some(name) && cluster.spec.api_endpoint.as_deref() == Some(url)
@@ -212,7 +213,7 @@ fn check_twin(known: &[Cluster], name: &str, url: &str) -> anyhow::Result<()> {
     bail!("the cluster at {url} is in this fleet already, as {twin:?}");
 }
 
-/// Copies what an agent proposes into the spec of its Cluster, and says what changed.
+/// Copies an agent's proposals into the spec of its Cluster, and prints the changes.
 async fn confirm(hub: &Hub, name: &str) -> anyhow::Result<Answer> {
     let known = members::clusters(hub).await?;
     let Some(cluster) = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name)) else {
@@ -271,51 +272,68 @@ pub async fn unjoin(connect: &Connect, args: &UnjoinArgs) -> anyhow::Result<Answ
     let hub = &connect.hub().await?;
     let mut answer = Answer::default();
     for name in &args.names {
-        match unjoin_one(hub, name, args.force).await {
-            Ok(text) => {
-                answer.text.push_str(&text);
-                match clean_member(connect, name, args).await {
-                    Ok(text) => answer.text.push_str(&text),
-                    Err(error) => answer.fail(format!("error: cluster({name}): {error:#}")),
-                }
+        let removed = match unjoin_one(hub, name, args.force).await {
+            Ok(text) => text,
+            Err(error) => {
+                answer.fail(format!("error: {error:#}"));
+                continue;
             }
-            Err(error) => answer.fail(format!("error: {error:#}")),
+        };
+        let known = !removed.is_empty();
+        answer.text.push_str(&removed);
+        match clean_member(connect, name, args).await {
+            // The rest of an earlier unjoin, which had not reached the member.
+            Ok(Cleaned::Lines(lines)) if known || !lines.is_empty() => {
+                answer.text.extend(lines.iter().map(|line| format!("cluster({name}): {line}\n")));
+            }
+            Ok(Cleaned::NotReached(text)) if known => answer.text.push_str(&text),
+            Ok(_) => answer.fail(format!("error: {}", unknown(hub, name).await?)),
+            Err(error) => answer.fail(format!("error: cluster({name}): {error:#}")),
         }
     }
     Ok(answer)
 }
 
+/// The error for a name that is no cluster.
+async fn unknown(hub: &Hub, name: &str) -> anyhow::Result<String> {
+    let known: Vec<String> =
+        members::clusters(hub).await?.into_iter().filter_map(|cluster| cluster.metadata.name).collect();
+    let known = match known.is_empty() {
+        true => "there are none".to_string(),
+        false => format!("its clusters: {}", known.join(", ")),
+    };
+    Ok(format!("cluster {name:?} is not in this fleet; {known}"))
+}
+
+/// Removes a cluster from the hub, and says what was deleted: nothing if the hub knows nothing of it.
 async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String> {
     let namespace = cluster_namespace(name);
     let cluster = match hub.server.object(&cluster_path(name)).await {
-        // An unjoin that was cut short, or did not reach the member, is simply run again.
+        // An unjoin that was interrupted, or did not reach the member, is simply repeated.
         Err(error) if error.is_not_found() && !force => {
-            return remove_from_hub(hub, name, &namespace, false).await;
+            return remove_from_hub(hub, name, &namespace).await;
         }
+        Err(error) if error.is_not_found() => bail!("{}", unknown(hub, name).await?),
         found => found?,
     };
     if force {
         write_off(hub, name, &cluster).await?;
     }
-    let works = leaving::works(hub, name).await?;
-    if works > 0 {
-        let runs = leaving::runs(hub, name).await?;
-        let runs: Vec<&leaving::Run> = runs.iter().collect();
-        let listed = match drain::names(&runs) {
-            names if names.is_empty() => "they are being removed; try again".to_string(),
-            names => names,
-        };
+    let works = leaving::let_go_of_finished(hub, name).await?;
+    if !works.is_empty() {
         bail!(
-            "cluster {name:?} still has {works} objects of the fleet: {listed}. `fleet drain {name}` moves jobs elsewhere \
-             and takes other objects off it; what the drain leaves goes when it is deleted on the hub; --force finishes \
-             all of it when the cluster is dead"
+            "cluster {name:?} still has {} objects of the fleet: {}. `fleet drain {name}` moves jobs and other objects \
+             elsewhere; what cannot run elsewhere is removed when you delete it on the hub; what is being removed is \
+             gone when its agent has answered; --force ends all of them if the cluster is dead",
+            works.len(),
+            leaving::objects(&works)
         );
     }
-    remove_from_hub(hub, name, &namespace, true).await
+    remove_from_hub(hub, name, &namespace).await
 }
 
-/// Deletes what a join made on the hub.
-async fn remove_from_hub(hub: &Hub, name: &str, namespace: &str, stands: bool) -> anyhow::Result<String> {
+/// Deletes what a join created on the hub.
+async fn remove_from_hub(hub: &Hub, name: &str, namespace: &str) -> anyhow::Result<String> {
     let role = agent_role(name);
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let mut text = String::new();
@@ -329,54 +347,62 @@ async fn remove_from_hub(hub: &Hub, name: &str, namespace: &str, stands: bool) -
             Ok(_) => {
                 text.push_str(&format!("{kind}/{} deleted\n", path.rsplit('/').next().unwrap_or_default()))
             }
-            // A cluster whose agent registered itself has no role of ours.
+            // A cluster whose agent registered itself has no role from a join.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    if text.is_empty() && !stands {
-        text = format!("cluster {name:?} is not in this fleet\n");
-    }
     Ok(text)
 }
 
-/// Takes Fleet off the member, where it can be reached.
-async fn clean_member(connect: &Connect, name: &str, args: &UnjoinArgs) -> anyhow::Result<String> {
+/// What was done in the member.
+enum Cleaned {
+    /// What was deleted there.
+    Lines(Vec<String>),
+    /// What to do there by hand.
+    NotReached(String),
+}
+
+/// Uninstalls Fleet in the member, if it can be reached.
+async fn clean_member(connect: &Connect, name: &str, args: &UnjoinArgs) -> anyhow::Result<Cleaned> {
     if args.keep_member {
-        return Ok(String::new());
+        return Ok(Cleaned::Lines(Vec::new()));
     }
     let (origin, kubeconfig, context) = match &args.member_kubeconfig {
         Some(file) => (file.display().to_string(), connect::read(file)?, None),
         None => {
             let (origin, kubeconfig) = connect.kubeconfig()?;
             if !kubeconfig.contexts.iter().any(|context| context.name == name) {
-                return Ok(format!(
+                return Ok(Cleaned::NotReached(format!(
                     "cluster({name}): not reached from here; `kubectl delete namespace {MEMBER_NAMESPACE}` there ends its agent, and \
-                     `fleet unjoin {name} --member-kubeconfig FILE` takes off the rest\n"
-                ));
+                     `fleet unjoin {name} --member-kubeconfig FILE` removes the rest\n"
+                )));
             }
             (origin, kubeconfig, Some(name))
         }
     };
     let (member, _) = connect::server(name, &origin, kubeconfig, context).await?;
-    let lines = install::remove(&member, READER).await?;
-    Ok(lines.iter().map(|line| format!("cluster({name}): {line}\n")).collect())
+    Ok(Cleaned::Lines(install::remove(&member, READER).await?))
 }
 
-/// Finishes every job of a dead cluster, and says of each what became of it.
+/// Ends every job of a dead cluster, and prints the outcome of each.
 async fn write_off(hub: &Hub, name: &str, cluster: &Value) -> anyhow::Result<()> {
     let ready =
         cluster["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
     if ready.is_some_and(|ready| ready["status"] == "True") {
         bail!(
-            "cluster {name:?}: its agent answers, so that jobs may run there; allowed with --force is a cluster that is \
-             not Ready. `fleet drain {name}` moves its jobs, `fleet unjoin {name}` then takes it out"
+            "cluster {name:?}: its agent answers, so jobs may run there; allowed with --force: a cluster that is \
+             not Ready. `fleet drain {name}` moves its jobs, `fleet unjoin {name}` then removes it"
         );
     }
     let gone = [(CORDON_TAINT, "NoSchedule"), (GONE_TAINT, "NoExecute")];
     let runs = leaving::runs(hub, name).await?;
     cordon::set(hub, name, "gone", &[], &gone).await?;
-    println!("{name} is written off: {} jobs and {} objects", runs.len(), leaving::works(hub, name).await?);
+    println!(
+        "{name} is declared gone: {} jobs and {} objects",
+        runs.len(),
+        leaving::works(hub, name).await?.len()
+    );
     let left = leaving::follow(hub, name, &runs, Some(WRITE_OFF)).await?;
     if left > 0 {
         bail!(
@@ -394,13 +420,13 @@ fn check_name(name: &str) -> anyhow::Result<()> {
         && name.ends_with(|c: char| c.is_ascii_alphanumeric());
     if !letters || !ends || name.len() > LONGEST_NAME {
         bail!(
-            "cluster name: found {name:?}, allowed are at most {LONGEST_NAME} lower-case letters, digits and \"-\", \
+            "cluster name: found {name:?}; allowed: at most {LONGEST_NAME} lower-case letters, digits and \"-\", \
              with a letter or digit at both ends"
         );
     }
     if RESERVED_CLUSTERS.contains(&name) {
         bail!(
-            "cluster name: found {name:?}, whose namespace {:?} is Fleet's own; allowed is any other name",
+            "cluster name: found {name:?}, whose namespace {:?} is Fleet's own; allowed: any other name",
             cluster_namespace(name)
         );
     }
@@ -414,7 +440,7 @@ fn member_objects() -> Vec<Value> {
     objects
 }
 
-/// Read access for users of the hub: what jobs are made of, without Secrets.
+/// Read access for users of the hub: the objects of jobs, without Secrets.
 fn reader_objects() -> Vec<Value> {
     let read = json!(["get", "list", "watch"]);
     let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": read});
@@ -441,7 +467,7 @@ fn agent_role(cluster: &str) -> String {
     format!("fleet-agent-{cluster}")
 }
 
-/// `access`: address, token and roots by which users of the hub reach the member.
+/// `access`: address, token and CA bundle with which users of the hub reach the member.
 fn hub_objects(cluster: &str, access: Option<(&str, &str, &str)>) -> anyhow::Result<Vec<Value>> {
     let namespace = cluster_namespace(cluster);
     let mut objects = access::member_rights(cluster).context("the manifest of an agent's rights")?;
@@ -456,7 +482,8 @@ fn hub_objects(cluster: &str, access: Option<(&str, &str, &str)>) -> anyhow::Res
     Ok(objects)
 }
 
-/// A token of a service account: one without an end where the server fills in token Secrets, else one for a year.
+/// A token of a service account: without an expiry if the server fills in token Secrets, otherwise for a
+/// year.
 async fn token(server: &Server, namespace: &str, account: &str, secret: &str) -> anyhow::Result<String> {
     let base = format!("/api/v1/namespaces/{namespace}");
     for _ in 0..TOKEN_TRIES {
@@ -473,12 +500,12 @@ async fn token(server: &Server, namespace: &str, account: &str, secret: &str) ->
     match answer["status"]["token"].as_str() {
         Some(token) => Ok(token.to_string()),
         None => {
-            bail!("{}: gives no token for service account {namespace}/{account}", server.name)
+            bail!("{}: issued no token for service account {namespace}/{account}", server.name)
         }
     }
 }
 
-/// The PEM bundle by which the member's server is known; empty when the system's own roots serve.
+/// The PEM bundle that authenticates the member's server; empty to use the system's trusted roots.
 fn ca_bundle(kubeconfig: &Kubeconfig, context: Option<&str>) -> anyhow::Result<String> {
     let chosen = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
     let cluster = kubeconfig

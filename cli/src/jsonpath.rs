@@ -1,5 +1,5 @@
-//! Templates of `-o jsonpath`, `-o custom-columns` and `--sort-by`, as kubectl reads them: text with paths in braces,
-//! `{range PATH}..{end}`, quoted texts. The paths themselves are evaluated by the standard's rules. Pure.
+//! Templates of `-o jsonpath`, `-o custom-columns` and `--sort-by`, as in kubectl: text with paths in braces,
+//! `{range PATH}..{end}`, quoted strings. The paths themselves are evaluated by the standard. Pure.
 
 use anyhow::{Context, bail};
 use jsonpath_rust::JsonPath;
@@ -13,20 +13,20 @@ enum Piece {
     Range(String, Vec<Piece>),
 }
 
-/// A template that was read.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(Vec<Piece>);
 
 impl Template {
     /// # Errors
-    /// Names what is wrong in the template.
+    /// The mistake in the template.
     pub fn read(text: &str) -> anyhow::Result<Self> {
         let mut rest = text;
         let pieces = pieces(&mut rest, Inside::Nothing).with_context(|| format!("jsonpath {text:?}"))?;
         Ok(Self(pieces))
     }
 
-    /// The text it makes of a value.
+    /// Renders a value.
     pub fn print(&self, value: &Value) -> anyhow::Result<String> {
         let mut text = String::new();
         print(&self.0, value, &mut text)?;
@@ -50,7 +50,7 @@ fn pieces(rest: &mut &str, inside: Inside) -> anyhow::Result<Vec<Piece>> {
         if open > 0 {
             found.push(Piece::Text(rest[..open].to_string()));
         }
-        let close = closing(&rest[open..]).context("found { without }, allowed is {PATH}")?;
+        let close = closing(&rest[open..]).context("found { without }; allowed: {PATH}")?;
         let block = rest[open + 1..open + close].trim().to_string();
         *rest = &rest[open + close + 1..];
         if block == "end" {
@@ -70,7 +70,7 @@ fn pieces(rest: &mut &str, inside: Inside) -> anyhow::Result<Vec<Piece>> {
     Ok(found)
 }
 
-/// Where the block that opens at the start is closed; braces in quotes do not count.
+/// The end of the block that opens at the start; braces in quotes do not count.
 fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     for (at, letter) in text.char_indices().skip(1) {
@@ -84,7 +84,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// A block is a quoted text, or paths one behind the other.
+/// A block is a quoted string, or a sequence of paths.
 fn block_pieces(block: &str) -> anyhow::Result<Vec<Piece>> {
     for quote in ['"', '\''] {
         if let Some(text) = block.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
@@ -92,7 +92,7 @@ fn block_pieces(block: &str) -> anyhow::Result<Vec<Piece>> {
         }
     }
     if block.is_empty() {
-        bail!("found {{}}, allowed is {{PATH}}");
+        bail!("found {{}}; allowed: {{PATH}}");
     }
     Ok(vec![Piece::Path(standard(block))])
 }
@@ -101,7 +101,7 @@ fn unescape(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-/// A path of Kubernetes in the form of the standard: `.a.b\.c` as `$.a['b.c']`.
+/// Converts a Kubernetes path to the standard form: `.a.b\.c` to `$.a['b.c']`.
 fn standard(path: &str) -> String {
     let path = path.trim();
     let path = path.strip_prefix('@').or_else(|| path.strip_prefix('$')).unwrap_or(path);
@@ -137,7 +137,7 @@ fn standard(path: &str) -> String {
     out
 }
 
-/// Letters up to the next dot or bracket that is not escaped.
+/// Length up to the next dot or bracket that is not escaped.
 fn name_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices() {
@@ -150,7 +150,7 @@ fn name_length(text: &str) -> usize {
     text.len()
 }
 
-/// Behind the bracket that closes the one at the start.
+/// Position after the bracket that closes the one at the start.
 fn bracket(text: &str) -> usize {
     let (mut depth, mut quote) = (0, None);
     for (at, letter) in text.char_indices() {
@@ -192,7 +192,7 @@ fn query<'v>(value: &'v Value, path: &str) -> anyhow::Result<Vec<&'v Value>> {
     value.query(path).map_err(|error| anyhow::anyhow!("jsonpath {path:?}: {error}"))
 }
 
-/// Texts as they are, other values as JSON.
+/// Strings unchanged, other values as JSON.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -203,7 +203,7 @@ fn written(value: &Value) -> String {
 /// All values at a path such as `.metadata.name` or `{.metadata.name}`.
 ///
 /// # Errors
-/// The path is none.
+/// The path is invalid.
 pub fn values<'v>(value: &'v Value, path: &str) -> anyhow::Result<Vec<&'v Value>> {
     let path = path.trim();
     let path = path.strip_prefix('{').and_then(|path| path.strip_suffix('}')).unwrap_or(path);
@@ -219,7 +219,7 @@ pub fn columns(spec: &str) -> anyhow::Result<Vec<(String, String)>> {
         Some((header, path)) if !header.is_empty() && !path.is_empty() => {
             Ok((header.to_string(), path.to_string()))
         }
-        _ => bail!("custom-columns: found {text:?}, allowed is HEADER:PATH,.."),
+        _ => bail!("custom-columns: found {text:?}; allowed: HEADER:PATH,.."),
     };
     spec.split(',').map(column).collect()
 }
@@ -227,14 +227,14 @@ pub fn columns(spec: &str) -> anyhow::Result<Vec<(String, String)>> {
 /// A cell of a custom column: the values at its path, `<none>` without any.
 ///
 /// # Errors
-/// The path is none.
+/// The path is invalid.
 pub fn cell(value: &Value, path: &str) -> anyhow::Result<String> {
     let found: Vec<String> =
         values(value, path)?.into_iter().filter(|value| !value.is_null()).map(written).collect();
     Ok(if found.is_empty() { "<none>".to_string() } else { found.join(",") })
 }
 
-/// What objects are ordered by: numbers before texts, quantities and times as what they mean.
+/// The sort key of objects: numbers before strings, quantities and times by value.
 pub fn sort_key(value: &Value, path: &str) -> anyhow::Result<(u8, i64, String)> {
     let found = values(value, path)?;
     Ok(match found.first() {

@@ -1,10 +1,14 @@
-//! The jobs of one cluster, and what becomes of each while they leave it.
+//! The jobs of one cluster, and the outcome of each while they leave it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use fleet_api::{ResourceBinding, names::cluster_namespace};
+use fleet_api::{ResourceBinding, Work, names::cluster_namespace};
 use fleet_hub_core::{binding::BindingEntry, drain};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::{
@@ -13,7 +17,7 @@ use crate::{
 };
 
 const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/resourcebindings";
-/// How long objects without a gang may take to leave once no gang is left.
+/// Limit for objects without a gang to leave once no gang is left.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two polls.
 const STEP: Duration = Duration::from_millis(500);
@@ -54,7 +58,7 @@ async fn bindings(hub: &Hub) -> anyhow::Result<Vec<Run>> {
     Ok(read.into_iter().map(Run::of).collect())
 }
 
-/// Everything that is bound to the cluster and has not ended, gangs in the order in which a drain moves them.
+/// All unfinished objects bound to the cluster, gangs in the order in which a drain moves them.
 ///
 /// # Errors
 /// What the hub says.
@@ -64,7 +68,7 @@ pub async fn runs(hub: &Hub, cluster: &str) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// In the order of a drain: the smallest loss first, objects that are no gangs last.
+/// The order of a drain: the smallest loss first, objects that are not gangs last.
 pub fn order(runs: &mut [Run], now: Timestamp) {
     runs.sort_by_key(|run| {
         let loss = drain::loss(&run.entry.object, &run.entry.total, now);
@@ -72,21 +76,88 @@ pub fn order(runs: &mut [Run], now: Timestamp) {
     });
 }
 
-/// How many Works there are for the cluster.
+/// The Works for the cluster.
 ///
 /// # Errors
 /// What the hub says.
-pub async fn works(hub: &Hub, cluster: &str) -> anyhow::Result<usize> {
-    let path = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/works", cluster_namespace(cluster));
+pub async fn works(hub: &Hub, cluster: &str) -> anyhow::Result<Vec<Work>> {
+    let path = works_path(cluster);
     match hub.server.list(&path, &Selectors::default(), "application/json").await {
-        Ok(works) => Ok(works["items"].as_array().map_or(0, Vec::len)),
-        Err(AskError::Refused { code: 404, .. }) => Ok(0),
+        Ok(works) => {
+            let items = works["items"].as_array().cloned().unwrap_or_default();
+            Ok(items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?)
+        }
+        Err(AskError::Refused { code: 404, .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Prints a line for each of `runs` as it leaves the cluster, until none is left or the time is up; with a
-/// cluster that is written off, until its Works are gone too. Returns how much is left.
+fn works_path(cluster: &str) -> String {
+    format!("/apis/fleet.dev/v1alpha1/namespaces/{}/works", cluster_namespace(cluster))
+}
+
+/// Deletes the Works of jobs whose result is recorded, and waits until the agent has removed them. Returns the Works
+/// that are left.
+///
+/// # Errors
+/// What the hub says.
+pub async fn let_go_of_finished(hub: &Hub, cluster: &str) -> anyhow::Result<Vec<Work>> {
+    let works = works(hub, cluster).await?;
+    if works.is_empty() {
+        return Ok(works);
+    }
+    let finished = of_finished(&works, &bindings(hub).await?);
+    if finished.is_empty() {
+        return Ok(works);
+    }
+    for name in &finished {
+        match hub.server.delete(&format!("{}/{name}", works_path(cluster))).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let began = tokio::time::Instant::now();
+    loop {
+        let left = self::works(hub, cluster).await?;
+        let waits = left.iter().any(|work| finished.contains(&work.name_any()));
+        if !waits || began.elapsed() >= OTHERS_PATIENCE {
+            return Ok(left);
+        }
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+/// Names of the Works whose job has finished.
+fn of_finished(works: &[Work], runs: &[Run]) -> BTreeSet<String> {
+    let finished: BTreeSet<&str> =
+        runs.iter().filter(|run| run.entry.is_finished()).map(|run| run.uid.as_str()).collect();
+    works
+        .iter()
+        .filter(|work| finished.contains(work.spec.binding.uid.as_str()))
+        .map(ResourceExt::name_any)
+        .collect()
+}
+
+/// `Deployment team/web, Job team/old (being removed)`: the object of each Work.
+pub fn objects(works: &[Work]) -> String {
+    let object = |work: &Work| {
+        let manifest = work.spec.workload.manifests.first();
+        let text = |pointer: &str| manifest?.pointer(pointer)?.as_str();
+        let name = match (text("/kind"), text("/metadata/name")) {
+            (Some(kind), Some(name)) => {
+                format!("{kind} {}/{name}", text("/metadata/namespace").unwrap_or("default"))
+            }
+            _ => format!("Work {}", work.name_any()),
+        };
+        let removed = work.metadata.deletion_timestamp.is_some();
+        format!("{name}{}", if removed { " (being removed)" } else { "" })
+    };
+    works.iter().map(object).collect::<Vec<_>>().join(", ")
+}
+
+/// Prints a line for each of `runs` as it leaves the cluster, until none is left or the time is over; for a
+/// cluster declared gone, until its Works are gone too. Returns how much is left.
 ///
 /// # Errors
 /// What the hub says.
@@ -120,9 +191,9 @@ pub async fn follow(
             );
         }
         let written_off = is_written_off(hub, cluster).await?;
-        let objects = if written_off { works(hub, cluster).await? } else { 0 };
+        let objects = if written_off { works(hub, cluster).await?.len() } else { 0 };
         let left = waiting.len().max(objects);
-        // What is no gang waits for nobody: what is still there after a while has no other place.
+        // Objects that are not gangs move at once: those that remain after a while have no other cluster.
         if waiting.values().any(|run| run.entry.is_gang()) {
             others_since = None;
         } else if !waiting.is_empty() {
@@ -144,7 +215,7 @@ async fn is_written_off(hub: &Hub, cluster: &str) -> anyhow::Result<bool> {
     Ok(taints.into_iter().flatten().any(|taint| taint["key"] == fleet_api::cluster::GONE_TAINT))
 }
 
-/// What has become of a job that left the cluster.
+/// The outcome of a job that left the cluster.
 fn fate(run: &Run) -> String {
     let binding = &run.entry.object;
     let status = serde_json::to_value(&binding.status).unwrap_or_default();
@@ -169,4 +240,46 @@ fn fate(run: &Run) -> String {
             )
         });
     format!("waits for a place{}", scheduled.map(|why| format!(" ({why})")).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(name: &str, binding: &str, deleted: bool) -> Work {
+        serde_json::from_value(json!({
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "Work",
+            "metadata": {"name": name, "namespace": "fleet-east",
+                "deletionTimestamp": deleted.then_some("2026-01-01T10:00:00Z")},
+            "spec": {"binding": {"namespace": "team", "name": name, "uid": binding}, "epoch": 1, "fenced": false,
+                "workload": {"manifests": [{"apiVersion": "batch/v1", "kind": "Job",
+                    "metadata": {"name": name, "namespace": "team"}}]}}}))
+        .expect("a Work")
+    }
+
+    fn run(uid: &str, outcome: Option<&str>) -> Run {
+        let result = outcome.map(|outcome| {
+            json!({"outcome": outcome, "epoch": 1, "cluster": "east",
+            "recordedAt": "2026-01-01T10:00:00Z"})
+        });
+        let binding = json!({
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+            "metadata": {"name": uid, "namespace": "team", "uid": uid},
+            "spec": {
+                "resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": uid},
+                "policy": {"kind": "PropagationPolicy", "name": "p"}, "components": [],
+                "replicas": 1, "epoch": 1, "clusters": [{"name": "east"}]},
+            "status": {"result": result}});
+        Run::of(serde_json::from_value(binding).expect("a binding"))
+    }
+
+    #[test]
+    fn works_of_finished_jobs_go_and_others_are_named() {
+        let works = [work("done", "1", false), work("runs", "2", false), work("goes", "3", true)];
+        let runs = [run("1", Some("Succeeded")), run("2", None)];
+        assert_eq!(of_finished(&works, &runs), BTreeSet::from(["done".to_string()]));
+        assert_eq!(objects(&works[1..]), "Job team/runs, Job team/goes (being removed)");
+    }
 }

@@ -1,8 +1,8 @@
 //! The command line of Fleet, one module per command.
 //!
 //! Inputs: arguments, a kubeconfig of the hub, and for `up`, `demo` and `bench` a fleet in this process.
-//! Commands that ask and answer return an [`Answer`], so that the demo and tests run them too.
-//! Deliberately absent: decisions about jobs. This crate only prints, starts, and writes what users ask for.
+//! Query commands return an [`Answer`], so that the demo and tests can run them too. Deliberately absent:
+//! decisions about jobs. This crate only prints, starts processes, and writes what users request.
 
 mod age;
 mod answer;
@@ -27,6 +27,7 @@ mod join;
 mod jsonpath;
 mod leaving;
 mod members;
+mod names;
 mod output;
 mod pai;
 mod plays;
@@ -50,19 +51,14 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 pub use answer::Answer;
+pub use names::{OWN_NAME, VCCTL};
 pub use reference::reference;
 
 use args::{Cli, Command};
 
-/// Errors of Fleet's own crates. Errors of the client are printed by the command, in one line.
+/// Log level of Fleet's own crates. Errors of the client are printed by the command, in one line.
 const DEFAULT_LOG: &str = "fleet_controller=error,member_agent=error,fleet_agent_ground=error,fleet_job_controllers=error,\
      fleet_works=error,fleet_member_scheduler=error,fleet_apiserver=error,fleet_kubesim=error";
-
-/// The program's own name; under every other one it is a plugin of kubectl, or `vcctl`.
-pub const OWN_NAME: &str = "fleet";
-
-/// Under this name the program is Volcano's command line.
-pub const VCCTL: &str = "vcctl";
 
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -72,9 +68,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         start(async move { Answer::text(complete::run(&words).await).print() })
     } else if called == VCCTL {
-        let vcctl = volcano::args::Vcctl::parse_from(arguments);
+        let vcctl = args::volcano::Vcctl::parse_from(arguments);
         start(async move {
-            if let volcano::args::Command::Version = vcctl.command {
+            if let args::volcano::Command::Version = vcctl.command {
                 return volcano::version().print();
             }
             let connect = args::Connect {
@@ -105,7 +101,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// kubectl asks for completions of words, under a name of its own.
+/// Whether kubectl asks for completions, which it does under a separate program name.
 fn completes(arguments: &[OsString]) -> bool {
     let own = arguments.first().and_then(|own| Path::new(own).file_name()).and_then(|own| own.to_str());
     own.is_some_and(|own| own.starts_with(complete::PREFIX))
@@ -122,7 +118,7 @@ fn called_as(arguments: &[OsString]) -> String {
 }
 
 fn start(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    // The one provider of the workspace; every TLS client and server asks for the process default.
+    // The only TLS provider of the workspace; every client and server uses the process default.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a second TLS provider is installed in this process");
     }
@@ -132,9 +128,9 @@ fn start(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("the runtime does not start")?;
+        .context("cannot start the runtime")?;
     let outcome = runtime.block_on(command);
-    // Tasks that wait for a server that is away must not hold up the end of the program.
+    // Tasks that wait for an unreachable server must not delay the exit.
     runtime.shutdown_background();
     outcome
 }
@@ -147,7 +143,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Portal(args) => return portal::run(connect, &args).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
-        // The simulation has a clock of its own; this one's tasks go on beside it.
+        // The simulation has its own clock; tasks of this runtime go on beside it.
         Command::Simulate(args) => return tokio::task::block_in_place(|| simulate::run(&args)),
         Command::Get(args) if args.watch => return get::watch(&connect.hub().await?, &args).await,
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,

@@ -1,6 +1,6 @@
 //! The `fleet` program; also run as `kubectl-fleet` and `kubectl-amc`.
 
-/// A third of a busy fleet's time went into the system's allocator.
+/// The system's allocator took a third of a busy fleet's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,7 +1,7 @@
-//! Reaching member clusters through the hub: the address in the Cluster, the token in its Secret.
+//! Access to member clusters through the hub: the address in the Cluster, the token in its Secret.
 
 use fleet_api::Cluster;
-pub use fleet_portal::members::endpoint;
+pub use fleet_openpai::members::endpoint;
 use futures::future::join_all;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 const CLUSTERS: &str = "/apis/fleet.dev/v1alpha1/clusters";
 
-/// A member cluster that can be asked, or why not.
+/// A member cluster that can be queried, or why not.
 pub type Reached = Result<Server, Unreached>;
 
 #[derive(Debug, Clone)]
@@ -24,12 +24,12 @@ pub struct Unreached {
 /// All Clusters of the fleet, in order of their names.
 ///
 /// # Errors
-/// The hub does not answer, or is no hub.
+/// The hub does not answer, or is not a hub.
 pub async fn clusters(hub: &Hub) -> anyhow::Result<Vec<Cluster>> {
     let listed = match hub.server.list(CLUSTERS, &Selectors::default(), "application/json").await {
         Ok(listed) => listed,
         Err(error) if error.is_not_found() => anyhow::bail!(
-            "{} is no hub of Fleet: it does not know clusters.fleet.dev; apply `fleet crds --hub` to it, or name \
+            "{} is not a hub of Fleet: it does not serve clusters.fleet.dev; apply `fleet crds --hub` to it, or name \
              the hub's kubeconfig",
             hub.server.url
         ),
@@ -47,7 +47,7 @@ pub fn cluster_path(name: &str) -> String {
     format!("{CLUSTERS}/{name}")
 }
 
-/// The members that `targets` names, each ready to be asked or with a reason why not.
+/// The members that `targets` names, each connected or with a reason why not.
 ///
 /// # Errors
 /// The hub does not answer, or a named cluster does not exist.
@@ -69,6 +69,6 @@ pub async fn reach(hub: &Hub, targets: &Targets) -> anyhow::Result<Vec<Reached>>
 async fn reach_one(hub: &Hub, cluster: &Cluster) -> Reached {
     let name = cluster.metadata.name.clone().unwrap_or_default();
     let patience = hub.request_timeout.unwrap_or(MEMBER_PATIENCE);
-    let reached = fleet_portal::members::member(&hub.server, cluster, &name, patience).await;
+    let reached = fleet_openpai::members::member(&hub.server, cluster, &name, patience).await;
     reached.map_err(|error| Unreached { cluster: name, why: error.to_string() })
 }

@@ -1,4 +1,4 @@
-//! Objects as YAML, JSON and names, the way kubectl prints them.
+//! Prints objects as YAML, JSON and names, like kubectl.
 
 use anyhow::Context;
 use fleet_api::crds::{self, Side};
@@ -11,7 +11,7 @@ use crate::{
     table::Table,
 };
 
-/// An object without what no reader wants.
+/// Removes fields that no reader needs.
 pub fn tidy(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -19,7 +19,7 @@ pub fn tidy(mut object: Value) -> Value {
     object
 }
 
-/// Several objects as one.
+/// Several objects as one list.
 pub fn list(items: Vec<Value>) -> Value {
     json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
 }
@@ -46,11 +46,11 @@ pub fn json(value: &Value) -> anyhow::Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-/// The value in the format of a command that prints data of its own, if one was asked for. `named` is the field by
-/// by which `-o name` names an item, and the prefix before it.
+/// The value in the requested format of a command that prints its own data, if any. `named` is the field by
+/// which `-o name` names an item, and its prefix.
 ///
 /// # Errors
-/// The value cannot be written, or the template is none.
+/// The value cannot be serialized, or the template is invalid.
 pub fn data(format: Option<&Format>, value: &Value, named: (&str, &str)) -> anyhow::Result<Option<String>> {
     Ok(Some(match format {
         Some(Format::Json) => json(value)?,
@@ -82,10 +82,10 @@ pub enum Headers {
     Left,
 }
 
-/// A table of the columns a user names.
+/// A table of custom columns.
 ///
 /// # Errors
-/// A column is none.
+/// A column is invalid.
 pub fn columns(spec: &str, items: &[&Value], headers: Headers) -> anyhow::Result<String> {
     let columns = jsonpath::columns(spec)?;
     let mut table =
@@ -105,7 +105,7 @@ pub fn columns(spec: &str, items: &[&Value], headers: Headers) -> anyhow::Result
 /// Orders objects by a field.
 ///
 /// # Errors
-/// The path is none.
+/// The path is invalid.
 pub fn sort(objects: &mut [Value], path: Option<&str>) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     for object in objects.iter() {
@@ -115,7 +115,7 @@ pub fn sort(objects: &mut [Value], path: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keys in order at every level, whatever map the JSON library was built with.
+/// Sorts keys at every level, whichever map type the JSON library uses.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! `fleet demo gangs` and `fleet demo spark`: crowds of jobs with and without gangs.
+//! `fleet demo gangs` and `fleet demo spark`: many jobs with and without gang scheduling.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const TRAININGS: u16 = 5;
 const QUERIES: u16 = 104;
-/// Names of jobs that are stuck, beyond which the rest is a number.
+/// Most names of stuck jobs; the others are counted.
 const NAMED: usize = 5;
 
 pub async fn run(play: Play) -> anyhow::Result<ExitCode> {
@@ -26,7 +26,7 @@ pub async fn run(play: Play) -> anyhow::Result<ExitCode> {
         Play::Spark(args) => (args, QUERIES),
     };
     let RunTime::For(runtime) = args.runtime else {
-        bail!("--runtime: found forever, allowed is a time: the demo waits for it")
+        bail!("--runtime: found forever; allowed: a duration, because the demo waits for it")
     };
     let jobs = usize::from(args.jobs.unwrap_or(default));
     let gangs = if args.no_gang { Gangs::Ignored } else { Gangs::Kept };

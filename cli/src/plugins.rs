@@ -1,20 +1,20 @@
-//! `fleet plugins`: symbolic links by which kubectl finds this program and its completions, and under which it is
-//! Volcano's `vcctl`.
+//! `fleet plugins`: symbolic links with which kubectl finds this program and its completions, and under which
+//! it is Volcano's `vcctl`.
 
 use std::{fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
 
 use anyhow::Context;
 
-use crate::{answer::Answer, args::PluginsArgs};
+use crate::{answer::Answer, args::PluginsArgs, names};
 
 /// Names under which this program also runs.
 pub const PLUGINS: [&str; 6] = [
-    crate::OWN_NAME,
+    names::OWN_NAME,
     "kubectl-fleet",
     "kubectl-amc",
     "kubectl_complete-fleet",
     "kubectl_complete-amc",
-    crate::VCCTL,
+    names::VCCTL,
 ];
 
 pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
@@ -29,7 +29,7 @@ pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
 /// Makes `directory/name` a link to this program; replaces a link, never a file.
 ///
 /// # Errors
-/// The link cannot be made.
+/// The link cannot be created.
 pub fn link(directory: &Path, name: &str) -> anyhow::Result<()> {
     let own = std::env::current_exe().context("this program's own path is unknown")?;
     fs::create_dir_all(directory).with_context(|| format!("directory {}", directory.display()))?;
@@ -43,7 +43,7 @@ pub fn link(directory: &Path, name: &str) -> anyhow::Result<()> {
         }
         // `cargo install` has put the program itself there.
         Ok(_) if fs::canonicalize(&link).is_ok_and(|found| found == own) => return Ok(()),
-        Ok(_) => anyhow::bail!("{}: found a file that is no link; it is left alone", link.display()),
+        Ok(_) => anyhow::bail!("{}: found a file that is not a link; it was not changed", link.display()),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("link {}", link.display())),
     }

@@ -45,6 +45,6 @@ impl Drop for Progress {
 
 fn draw(text: &str) {
     let mut err = std::io::stderr().lock();
-    // A terminal that is gone has nobody to show progress to.
+    // A closed terminal needs no progress.
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

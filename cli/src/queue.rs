@@ -1,7 +1,7 @@
-//! `fleet queue`: the queues of a cluster with what is used, and the jobs waiting and running in each.
+//! `fleet queue`: the queues of a cluster with their use, and their waiting and running jobs.
 //!
-//! On a hub they are the quota tree: used amounts are the controller's own (status of the tree); waiting and running
-//! are counted from the QueueUnits. In a member they are Volcano's queues (`member`). Deliberately absent: any rule of
+//! On a hub they are the quota tree: use comes from the tree's status; waiting and running jobs are counted
+//! from the QueueUnits. In a member they are Volcano's queues (`member`). Deliberately absent: rules of
 //! admission.
 
 mod member;
@@ -40,14 +40,15 @@ pub struct QueueRow {
     #[serde(skip)]
     name: String,
     namespaces: Vec<String>,
-    /// By admitted jobs; never above max.
+    /// Use of admitted jobs; never above max.
     used: BTreeMap<String, String>,
-    /// By running jobs whose policy uses no queue: not bounded by max, but it reduces what queued jobs may use.
+    /// Use of running jobs whose policy has no queue: not limited by max, but it reduces what queued jobs may
+    /// use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     unqueued: BTreeMap<String, String>,
     min: BTreeMap<String, String>,
     max: BTreeMap<String, String>,
-    /// Used above min.
+    /// Use above min.
     borrowed: BTreeMap<String, String>,
     waiting: usize,
     running: usize,
@@ -60,7 +61,7 @@ impl QueueRow {
     }
 }
 
-/// Where the quota trees are listed.
+/// Path of the list of quota trees.
 pub fn trees() -> String {
     format!("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/{QUOTA_NAMESPACE}/elasticquotatrees")
 }
@@ -133,7 +134,7 @@ pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
     let kept = tree.status.iter().flat_map(|status| &status.conditions).find(|is| is.type_ == "RulesKept");
     if kept.is_some_and(|is| is.status == "False") {
         answer.note(format!(
-            "note: this tree breaks rules and is used as far as it goes; `fleet describe elasticquotatree {} -n \
+            "note: this tree is in force although it breaks rules; `fleet describe elasticquotatree {} -n \
              {QUOTA_NAMESPACE}` says which",
             tree.metadata.name.clone().unwrap_or_default()
         ));
@@ -141,7 +142,7 @@ pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// The queues of a member; `None` of a hub, and of a cluster that is neither.
+/// The queues of a member; `None` on a hub, and on a cluster that is neither.
 async fn of_member(hub: &Hub) -> anyhow::Result<Option<Vec<Value>>> {
     let quiet = Selectors::default();
     if !matches!(hub.server.list(&trees(), &quiet, "application/json").await, Err(error) if error.is_not_found())
@@ -158,12 +159,12 @@ async fn of_member(hub: &Hub) -> anyhow::Result<Option<Vec<Value>>> {
 /// All objects at a path of the hub.
 ///
 /// # Errors
-/// The hub does not serve it, or an object cannot be read.
+/// The hub does not serve the path, or an object cannot be parsed.
 pub async fn list<T: DeserializeOwned>(hub: &Hub, path: String) -> anyhow::Result<Vec<T>> {
     let listed = match hub.server.list(&path, &Selectors::default(), "application/json").await {
         Ok(listed) => listed,
         Err(error) if error.is_not_found() => {
-            anyhow::bail!("{} is no hub of Fleet; apply `fleet crds --hub` to it", hub.server.url)
+            anyhow::bail!("{} is not a hub of Fleet; apply `fleet crds --hub` to it", hub.server.url)
         }
         Err(error) => return Err(error.into()),
     };
@@ -201,7 +202,7 @@ fn add(
         depth,
         name: node.name.clone(),
         namespaces: node.namespaces.clone(),
-        // The root borrows from nobody.
+        // The root does not borrow.
         borrowed: if depth == 0 { BTreeMap::new() } else { borrowed(&used, &min) },
         used,
         unqueued,

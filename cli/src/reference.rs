@@ -1,13 +1,14 @@
-//! The reference of all commands, made from the arguments themselves: man pages, and `docs/cli.md`, which a test holds to it.
+//! The reference of all commands, generated from the arguments: man pages, and `docs/cli.md`, which a test
+//! compares.
 
 use std::{fs, path::Path};
 
 use anyhow::Context;
 use clap::CommandFactory;
 
-use crate::{answer::Answer, args};
+use crate::{answer::Answer, args, names};
 
-/// Every command's help, as one Markdown page. Options that every command takes are said once, at the top.
+/// Every command's help, as one Markdown page. Options of every command are listed once, at the top.
 pub fn reference() -> String {
     let mut page = String::from(
         "# CLI\n\nGenerated from the program; `UPDATE_DOCS=1 cargo test -p fleet reference` writes this page anew. \
@@ -16,7 +17,7 @@ pub fn reference() -> String {
          it belongs to: [fleet](#fleet), [vcctl](#vcctl).\n",
     );
     add(&mut page, args::command("fleet"));
-    add(&mut page, crate::volcano::args::Vcctl::command());
+    add(&mut page, args::volcano::Vcctl::command());
     page
 }
 
@@ -27,7 +28,7 @@ pub fn reference() -> String {
 pub fn man_pages(directory: &Path) -> anyhow::Result<Answer> {
     let context = || format!("man pages in {}", directory.display());
     fs::create_dir_all(directory).with_context(context)?;
-    clap_mangen::generate_to(args::command(crate::OWN_NAME), directory).with_context(context)?;
+    clap_mangen::generate_to(args::command(names::OWN_NAME), directory).with_context(context)?;
     let mut names = Vec::new();
     for page in fs::read_dir(directory).with_context(context)? {
         names.push(page.with_context(context)?.path().display().to_string());

@@ -1,3 +1,3 @@
-//! One API server as the command line asks it.
+//! One API server, as the command line queries it.
 
-pub use fleet_portal::server::{AskError, HUB_PATIENCE, MEMBER_PATIENCE, Selectors, Server, innermost};
+pub use fleet_openpai::server::{AskError, HUB_PATIENCE, MEMBER_PATIENCE, Selectors, Server, innermost};

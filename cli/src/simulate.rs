@@ -1,7 +1,7 @@
 //! `fleet simulate`: scenario files and traces on a virtual clock.
 //!
-//! Standard output is the log and the same for the same file and seed; what depends on this machine (jobs a second)
-//! goes to standard error. A broken invariant makes the exit status 1, a bad file 2.
+//! Standard output is the log, which is the same for the same file and seed; machine-dependent numbers (jobs
+//! per second) go to standard error. A broken invariant gives exit status 1, an invalid file 2.
 
 use std::{
     fs,
@@ -11,16 +11,17 @@ use std::{
     time::Instant,
 };
 
-use fleet_kubesim::{
+use fleet_fault_simulation as whole;
+use fleet_simulator::{
     Scenario,
-    cells::CellScenario,
+    cells::{CellScenario, read_config},
     fast,
     scenario::{
         Mode,
-        log::{Ending, JsonLines, Log, People, Record, Summary, SummaryOnly, What},
+        log::{Ending, JsonLines, Log, People, Record, Summary, SummaryOnly, What, WholeLog},
     },
+    sharing,
     traces::{Order, ReplayOptions, Trace},
-    whole,
 };
 use fleet_views::run::Recorder;
 
@@ -29,12 +30,12 @@ use crate::{
     terminal::{self, Painter},
 };
 
-/// Exit status of a file that cannot be used.
+/// Exit status for an invalid file.
 const BAD_FILE: u8 = 2;
 
-/// Why a simulation came to no end.
+/// Why a simulation did not complete.
 enum Trouble {
-    /// The user's file: one line, status 2.
+    /// An invalid file: one line, status 2.
     File(String),
     Other(anyhow::Error),
 }
@@ -66,7 +67,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
             eprintln!("error: {line}");
             Ok(ExitCode::from(BAD_FILE))
         }
-        // A reader that has seen enough, such as head.
+        // A reader that closes the pipe, such as head.
         Err(Trouble::Other(error)) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         Err(Trouble::Other(error)) => Err(error),
     }
@@ -86,13 +87,15 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| unreadable(&name, &error))?;
     let of_cells = CellScenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
-    if args.html.is_some() && (of_cells.is_some() || args.files.len() != 1) {
+    let (flag, wanted) = ("--html", args.html.is_some());
+    let (flag, wanted) = if wanted { (flag, wanted) } else { ("--log", args.log.is_some()) };
+    if wanted && (of_cells.is_some() || args.files.len() != 1) {
         let found = if of_cells.is_some() {
             format!("{name}, which has cells")
         } else {
             args.files.len().to_string()
         };
-        return Err(Trouble::File(format!("--html: found {found}; allowed: one scenario of jobs")));
+        return Err(Trouble::File(format!("{flag}: found {found}; allowed: one scenario of jobs")));
     }
     if let Some(scenario) = of_cells {
         return cells(&scenario, args);
@@ -117,6 +120,10 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
         None if terminal::has_colours() => Box::new(People::new(Painter::new(out), &title(&scenario))?),
         None => Box::new(People::new(out, &title(&scenario))?),
     };
+    if let Some(file) = &args.log {
+        let out = fs::File::create(file).map_err(|error| unwritable("--log", file, &error))?;
+        log = Box::new(Both { shown: log, kept: WholeLog::new(BufWriter::new(out), &scenario) });
+    }
     let summary = match &args.html {
         None => simulate(&scenario, log.as_mut())?,
         Some(file) => {
@@ -129,7 +136,7 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     Ok(summary.violations.is_empty())
 }
 
-/// Passes records on, and keeps what a page of the run is drawn from.
+/// Passes records on, and collects the data for an HTML page.
 struct Drawn {
     log: Box<dyn Log + Send>,
     story: People<Vec<u8>>,
@@ -146,11 +153,29 @@ impl Drawn {
     fn write(self, file: &Path) -> Result<(), Trouble> {
         let story = String::from_utf8_lossy(&self.story.into_inner()).into_owned();
         let page = fleet_portal::report::page(&self.title, &self.recorder.charts(), &story);
-        let written = fs::write(file, page);
-        written.map_err(|error| {
-            let name = file.display();
-            Trouble::File(format!("--html {name}: found {error}; allowed: a file that can be written"))
-        })
+        fs::write(file, page).map_err(|error| unwritable("--html", file, &error))
+    }
+}
+
+fn unwritable(flag: &str, file: &Path, error: &io::Error) -> Trouble {
+    Trouble::File(format!("{flag} {}: found {error}; allowed: a file that can be written", file.display()))
+}
+
+/// Passes records on, and writes them to a file.
+struct Both<W> {
+    shown: Box<dyn Log + Send>,
+    kept: WholeLog<W>,
+}
+
+impl<W: Write> Log for Both<W> {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.kept.record(record)?;
+        self.shown.record(record)
+    }
+
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        self.kept.end(summary)?;
+        self.shown.end(summary)
     }
 }
 
@@ -185,7 +210,7 @@ impl Log for Drawn {
     }
 }
 
-/// Cells alone; whether the audit found nothing.
+/// A simulation of cells alone; returns whether the audit found nothing.
 fn cells(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> {
     let mut out = BufWriter::new(io::stdout());
     let lines = matches!(args.output, Some(LogFormat::Jsonl));
@@ -204,7 +229,7 @@ fn cells(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> 
 fn simulate(scenario: &Scenario, log: &mut (dyn Log + Send)) -> Result<Summary, Trouble> {
     match scenario.mode {
         Mode::Fast => Ok(fast::run(scenario, log)?),
-        // It has a runtime of its own, which must not begin on a thread of this one.
+        // It has its own runtime, which must not start on a thread of this one.
         Mode::Whole => std::thread::scope(|scope| {
             let run = scope.spawn(|| whole::run(scenario, log));
             run.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the simulation broke off")))
@@ -213,7 +238,7 @@ fn simulate(scenario: &Scenario, log: &mut (dyn Log + Send)) -> Result<Summary, 
     }
 }
 
-/// A file that cannot be read has the same five parts as one that is wrong inside.
+/// An unreadable file is reported in the same five parts as an invalid one.
 fn unreadable(name: &str, error: &io::Error) -> Trouble {
     Trouble::File(format!("{name}:1: the file: found {error}; allowed: a file that can be read"))
 }
@@ -231,26 +256,60 @@ fn title(scenario: &Scenario) -> String {
     format!("{}: {nodes} in {shown}", scenario.file)
 }
 
-fn replay(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
-    let read = |path: &Path| {
-        let name = path.display().to_string();
-        fs::read(path).map_err(|error| unreadable(&name, &error)).map(|bytes| (name, bytes))
-    };
-    // Required beside --trace.
-    let Some(fleet) = &args.fleet else { return Ok(true) };
-    let (fleet_name, fleet) = read(fleet)?;
-    let clusters = Scenario::read_clusters(&fleet_name, &String::from_utf8_lossy(&fleet))
-        .map_err(|error| Trouble::File(error.to_string()))?;
-    let order = match args.policy {
+fn read_bytes(path: &Path) -> Result<(String, Vec<u8>), Trouble> {
+    let name = path.display().to_string();
+    fs::read(path).map_err(|error| unreadable(&name, &error)).map(|bytes| (name, bytes))
+}
+
+/// A trace with three ways to share the same nodes; whether no job waited longer under cells than alone.
+fn compare(trace: &Path, config: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
+    let wrong = |error: fleet_simulator::scenario::ScenarioError| Trouble::File(error.to_string());
+    let (config_name, config) = read_bytes(config)?;
+    let config = read_config(&config_name, &String::from_utf8_lossy(&config)).map_err(wrong)?;
+    let (name, bytes) = read_bytes(trace)?;
+    let started = Instant::now();
+    let found = sharing::compare(&name, &bytes, &config, order(args)).map_err(wrong)?;
+    for notice in &found.notices {
+        eprintln!("note: {notice}");
+    }
+    match args.output {
+        Some(LogFormat::Jsonl) => {
+            for tenant in &found.tenants {
+                println!("{}", serde_json::json!({ "virtualCluster": tenant }));
+            }
+            println!("{}", serde_json::json!({ "summary": found.total, "violations": found.violations }));
+        }
+        None => print!("{}", found.table()),
+    }
+    for violation in &found.violations {
+        eprintln!("violation: {violation}");
+    }
+    eprintln!("{} jobs three times in {:.2} s", found.total.jobs, started.elapsed().as_secs_f64());
+    Ok(found.violations.is_empty() && found.later_under_cells() == 0)
+}
+
+fn order(args: &SimulateArgs) -> Order {
+    match args.policy {
         None => Order::default(),
         Some(OrderName::Fifo) => Order::Fifo,
         Some(OrderName::Priority) => Order::Priority,
         Some(OrderName::Sjf) => Order::Sjf,
         Some(OrderName::Fair) => Order::Fair,
-    };
-    let options = ReplayOptions { order, pin_clusters: args.pin_clusters };
+    }
+}
+
+fn replay(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
+    if let Some(config) = &args.cells {
+        return compare(path, config, args);
+    }
+    // Required beside --trace.
+    let Some(fleet) = &args.fleet else { return Ok(true) };
+    let (fleet_name, fleet) = read_bytes(fleet)?;
+    let clusters = Scenario::read_clusters(&fleet_name, &String::from_utf8_lossy(&fleet))
+        .map_err(|error| Trouble::File(error.to_string()))?;
+    let options = ReplayOptions { order: order(args), pin_clusters: args.pin_clusters };
     let started = Instant::now();
-    let (name, bytes) = read(path)?;
+    let (name, bytes) = read_bytes(path)?;
     let trace =
         Trace::read(&name, &bytes, &clusters, options).map_err(|error| Trouble::File(error.to_string()))?;
     for notice in &trace.notices {

@@ -1,7 +1,7 @@
-//! `fleet status`: of each cluster what is installed, how its agent fares, and what to do.
+//! `fleet status`: what is installed in each cluster, the state of its agent, and what to do.
 //!
-//! Inputs: Clusters and the leases of their agents. The judgement ([`judge`]) is pure. Deliberately absent: use of nodes
-//! (`fleet clusters`), jobs (`fleet get`), and repair.
+//! Inputs: Clusters and the leases of their agents. The judgement ([`judge`]) is pure. Deliberately absent:
+//! use of nodes (`fleet clusters`), jobs (`fleet get`), and repair.
 
 use fleet_api::{
     Cluster,
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::{answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
 
-/// Clocks that differ by more are told: fencing allows for ten seconds between two machines.
+/// Clock differences above this are reported: fencing tolerates ten seconds between two machines.
 const CLOCK_DIFFERENCE_S: i64 = 5;
 
-/// What is known of one cluster.
+/// State of one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -27,17 +27,17 @@ struct Status {
     ready: String,
     kubernetes: Option<String>,
     agent: Option<String>,
-    /// What binds and makes pods there.
+    /// Its schedulers and job controllers.
     does: Vec<String>,
     missing_rights: Vec<String>,
-    /// Seconds since the agent's lease was renewed, and for how long a renewal holds.
+    /// Seconds since the agent's lease was renewed, and how long a renewal is valid.
     lease_age_seconds: Option<i64>,
     lease_holder: Option<String>,
     /// Seconds by which the agent's clock is ahead of the hub's.
     clock_difference_seconds: Option<i64>,
     /// Seconds since the agent's last report of capacity.
     report_age_seconds: Option<i64>,
-    /// What to do, the most urgent first; empty where all is well.
+    /// What to do, the most urgent first; empty if all is well.
     todo: Vec<String>,
 }
 
@@ -87,12 +87,12 @@ fn judge(cluster: &Cluster, lease: Option<&Value>, now: Timestamp) -> Status {
     let renewed = lease.and_then(|lease| time(&lease["spec"]["renewTime"]));
     let written = lease.and_then(written_at);
     let lease_age = renewed.map(|at| now.as_second() - written.unwrap_or(at).as_second());
-    // Both are of the same write: the agent's clock, and the hub's in whole seconds.
+    // Both times are of the same write: the agent's clock, and the hub's in whole seconds.
     let difference = renewed.zip(written).map(|(theirs, ours)| theirs.as_second() - ours.as_second());
     let report_age = status.report_sequence.map(|millis| (now.as_millisecond() - millis) / 1000);
     let mut does: Vec<String> =
         agent.scheduler_names.iter().map(|name| format!("binds pods of {name}")).collect();
-    does.extend(agent.controllers.iter().map(|kind| format!("makes pods of {kind}")));
+    does.extend(agent.controllers.iter().map(|kind| format!("creates pods of {kind}")));
     let mut found = Status {
         ready,
         kubernetes: status.kubernetes_version,
@@ -144,13 +144,13 @@ fn todo(found: &Status, cluster: &Cluster, lease: Option<&Value>) -> Vec<String>
         todo.push(format!("its agent is not of this program's version, {own}: upgrade the older one"));
     }
     if cluster.spec.taints.iter().any(|taint| taint.key == CORDON_TAINT) {
-        todo.push(format!("it gets no new jobs: `fleet uncordon {name}` sends it some again"));
+        todo.push(format!("it is cordoned and gets no new jobs: `fleet uncordon {name}` ends that"));
     }
     let proposed = cluster.status.as_ref().and_then(|status| status.proposed.as_ref());
     if proposed.is_some_and(|proposed| {
         proposed.api_endpoint.is_some() && proposed.api_endpoint != cluster.spec.api_endpoint
     }) {
-        todo.push(format!("its agent proposes another address: `fleet join {name} --confirm` takes it over"));
+        todo.push(format!("its agent proposes another address: `fleet join {name} --confirm` accepts it"));
     }
     todo
 }
@@ -159,7 +159,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// When the hub took the agent's last write of the lease, by the hub's own clock.
+/// When the hub accepted the agent's last write of the lease, by the hub's own clock.
 fn written_at(lease: &Value) -> Option<Timestamp> {
     let managers = lease["metadata"]["managedFields"].as_array()?;
     managers

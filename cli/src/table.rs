@@ -1,4 +1,4 @@
-//! Tables as kubectl prints them: upper-case headers, columns three spaces apart, nothing after the last.
+//! Tables in kubectl's form: upper-case headers, columns three spaces apart, no trailing space.
 
 use crate::terminal;
 
@@ -27,8 +27,8 @@ impl Table {
         self.print_within(terminal::width())
     }
 
-    /// The table in `width` columns, `None` without a bound: cells that hold words are wrapped, the widest first; what
-    /// still does not fit loses its last columns.
+    /// The table in `width` columns, `None` without a limit: long cells are wrapped, the widest column first;
+    /// if it still does not fit, the last columns are dropped.
     pub fn print_within(&self, width: Option<usize>) -> String {
         let mut widths = self.widths();
         let mut shown = widths.len();
@@ -56,8 +56,8 @@ impl Table {
         widths
     }
 
-    /// Takes from the widest columns until the table fits, as far as their longest words allow. The first column
-    /// names things and stays.
+    /// Narrows the widest columns until the table fits, as far as their longest words allow. The first column
+    /// has names and stays.
     fn shrink(&self, widths: &mut [usize], bound: usize) {
         let longest = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).chain(self.headers.get(at));
@@ -94,13 +94,14 @@ fn print_row(text: &mut String, row: &[String], widths: &[usize]) {
                 printed.extend(std::iter::repeat_n(' ', column + GAP - width(cell)));
             }
         }
-        // Lines that go on have nothing behind their last cell; the others keep what kubectl prints.
+        // Continuation lines have nothing after their last cell; the others are as in kubectl.
         text.push_str(if line > 0 { printed.trim_end() } else { &printed });
         text.push('\n');
     }
 }
 
-/// The cell in lines of `column` characters, broken between words. A line break in it would tear the table.
+/// Splits the cell into lines of `column` characters at word breaks. Line breaks within the cell are removed,
+/// because they would break the table.
 fn wrap(cell: &str, column: usize) -> Vec<String> {
     let cell = cell.replace(['\n', '\r', '\t'], " ");
     if width(&cell) <= column {

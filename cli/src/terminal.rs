@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-/// Columns of the terminal; `None` where nothing bounds a line, as in a pipe. `COLUMNS` says it too.
+/// Columns of the terminal; `None` without a limit, as in a pipe. The variable `COLUMNS` overrides it.
 pub fn width() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
     let seen = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));

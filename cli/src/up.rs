@@ -1,4 +1,4 @@
-//! `fleet up`: a hub and member clusters in this process, kept in a data directory, until Ctrl-C or SIGTERM.
+//! `fleet up`: a hub and member clusters in this process, with a data directory, until Ctrl-C or SIGTERM.
 
 use std::{
     fmt::Write as _,
@@ -6,20 +6,22 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, absolute},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use fleet_apiserver::private;
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, local_fleet::Home};
+use fleet_portal::web::PortalMetrics;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 
-use crate::{args::UpArgs, connect::fleet_home, plugins, progress::Progress};
+use crate::{args::UpArgs, connect::fleet_home, names, plugins, progress::Progress};
 
-/// A start that takes longer has gone wrong; usual is well under a second.
+/// A longer start has failed; it usually takes well under a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// As `fleet portal` has it.
@@ -31,8 +33,8 @@ const CPU: &str = "64";
 const MEMORY: &str = "512Gi";
 
 pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be received")?;
-    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot receive signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot receive signals")?;
     let path = match &args.data_dir {
         Some(path) => path.clone(),
         None => fleet_home().context("no home directory: name a data directory with --data-dir")?,
@@ -52,14 +54,22 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         member_agent::check_scheduler_conf(file)?;
     }
     fleet_kubesim::local_fleet::check_ports(&spec)?;
+    let run_log = home.run_log();
     let listener = portal_listener(args.portal_port).await?;
     let portal = listener.local_addr().context("the address of the portal's socket")?;
+    let metrics = match args.metrics_address {
+        Some(address) => Some(metrics_listener(address).await?),
+        None => None,
+    };
     let bin = path.join("bin");
     private::directory(&bin).with_context(|| format!("directory {}", bin.display()))?;
     for name in plugins::PLUGINS {
         plugins::link(&bin, name)?;
     }
     say(&introduction(&spec, &path, &args, portal))?;
+    if let Some(metrics) = &metrics {
+        say(&format!("Metrics: http://{}/metrics\n", metrics.local_addr()?))?;
+    }
     let progress = Progress::start("starting the hub and its members");
     let fleet = tokio::select! {
         biased;
@@ -67,30 +77,40 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
         started = LocalFleet::start_in(spec, Some(home)) => started?,
     };
+    let of_portal = PortalMetrics::default();
+    let mut parts = fleet.metrics();
+    parts.push(Arc::new(of_portal.clone()));
     let outcome = tokio::select! {
         biased;
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
         ended = serve(&fleet, progress) => ended,
-        ended = crate::portal::beside(&fleet, listener) => ended,
+        ended = crate::portal::beside(&fleet, listener, of_portal, &run_log) => ended,
+        ended = crate::portal::serve_metrics(metrics, parts) => ended,
     };
     fleet.shutdown().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// The portal's own port; a free one where nobody asked for a port and another fleet's portal has it.
+/// The portal's listener; on a free port if none was requested and the default port is in use.
 async fn portal_listener(port: Option<u16>) -> anyhow::Result<TcpListener> {
     let bind = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     match (port, bind(port.unwrap_or(PORTAL_PORT)).await) {
         (_, Ok(listener)) => Ok(listener),
         (None, Err(_)) => bind(0).await.context("no free port for the portal"),
-        (Some(port), Err(error)) => Err(anyhow::anyhow!(
-            "--portal-port {port}: found {error}, allowed is a port that nobody listens at"
-        )),
+        (Some(port), Err(error)) => {
+            Err(anyhow::anyhow!("--portal-port {port}: found {error}; allowed: a free port"))
+        }
     }
 }
 
-/// Says `ready` once all answers, then runs until a part of the fleet ends by itself.
+async fn metrics_listener(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| anyhow::anyhow!("--metrics-address {address}: found {error}; allowed: a free port"))
+}
+
+/// Prints `ready` once all servers answer, then runs until a part of the fleet ends.
 async fn serve(fleet: &LocalFleet, progress: Progress) -> anyhow::Result<()> {
     fleet.ready(READY_WITHIN).await?;
     drop(progress);
@@ -98,8 +118,8 @@ async fn serve(fleet: &LocalFleet, progress: Progress) -> anyhow::Result<()> {
     bail!("{}", fleet.failed().await)
 }
 
-/// What the directory holds already; else what the arguments say. Arguments that contradict the directory
-/// are refused: nodes with jobs on them do not change under them.
+/// The members stored in the directory, or else those of the arguments. Contradicting arguments are refused:
+/// nodes with jobs on them do not change.
 fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
     let Some(members) = home.members()? else {
         return Ok(MemberSpec::many(
@@ -112,7 +132,7 @@ fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
     };
     let contradiction = |flag: &str, found: String, allowed: String| {
         anyhow::anyhow!(
-            "data directory {}: holds a fleet made with {flag} {allowed}: found {flag} {found}, allowed is \
+            "data directory {}: holds a fleet made with {flag} {allowed}: found {flag} {found}; allowed: \
              {allowed}, or another --data-dir",
             home.path().display()
         )
@@ -171,9 +191,9 @@ fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs, portal: SocketAddr
     text
 }
 
-/// How this program is called from a shell that does not have it on its PATH yet.
+/// How to call this program from a shell without it on its PATH.
 fn own() -> String {
-    std::env::current_exe().map_or_else(|_| crate::OWN_NAME.to_string(), |path| quoted(&path))
+    std::env::current_exe().map_or_else(|_| names::OWN_NAME.to_string(), |path| quoted(&path))
 }
 
 fn short_list(names: &[&str]) -> String {
@@ -184,7 +204,7 @@ fn short_list(names: &[&str]) -> String {
     }
 }
 
-/// As a shell takes it: only paths with unusual characters need quotes.
+/// Quoted for a shell; only paths with unusual characters need quotes.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
@@ -193,5 +213,5 @@ fn quoted(path: &Path) -> String {
 
 fn say(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("stdout cannot be written")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")
 }

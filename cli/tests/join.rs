@@ -177,6 +177,13 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
     ] {
         assert_eq!(on_hub(names(&hub, version, kind, plural).await), Vec::<String>::new(), "{kind}");
     }
+    let unknown = run(&["unjoin", "west", "--keep-member"]);
+    assert!(!unknown.status.success(), "{}", text(&unknown));
+    assert!(
+        text(&unknown).contains("cluster \"west\" is not in this fleet; its clusters: "),
+        "{}",
+        text(&unknown)
+    );
     // What the agent had is worth nothing now.
     assert!(cluster.get("west").await.is_err());
 }

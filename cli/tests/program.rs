@@ -62,7 +62,7 @@ fn a_server_that_is_away_is_named() {
     std::fs::write(&file, text).expect("written");
     let file = file.to_string_lossy().to_string();
     one_error(&run(&["--kubeconfig", &file, "get", "pod"]), &["http://127.0.0.1:1", "refused"]);
-    one_error(&run(&["--kubeconfig", &file, "--context", "b", "get", "pod"]), &["\"b\"", "allowed is a"]);
+    one_error(&run(&["--kubeconfig", &file, "--context", "b", "get", "pod"]), &["\"b\"", "allowed: a"]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn it_is_a_plugin_of_kubectl_under_its_other_names() {
 
 fn one_error_or_text(output: &Output) {
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(output).contains("left alone"), "{}", stderr(output));
+    assert!(stderr(output).contains("was not changed"), "{}", stderr(output));
 }
 
 #[test]
@@ -171,6 +171,40 @@ fn a_trace_is_replayed() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("2 jobs: 2 succeeded"));
     let told = stderr(&output);
     assert!(told.contains("no column job_id") && told.contains("jobs/s"), "{told}");
+}
+
+#[test]
+fn ways_to_share_a_cluster_are_compared() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_string_lossy().to_string();
+    let (trace, cells) = (path("jobs.csv"), path("cells.yaml"));
+    let config = "physicalCluster:
+  cellTypes:
+    NODE: {childCellType: GPU, childCellNumber: 4, isNodeLevel: true}
+    POOL: {childCellType: NODE, childCellNumber: 2}
+  physicalCells: [{cellType: POOL}]
+virtualClusters:
+  a: {virtualCells: [{cellType: POOL.NODE, cellNumber: 1}]}
+  b: {virtualCells: [{cellType: POOL.NODE, cellNumber: 1}]}
+";
+    let jobs = "submit_s,duration_s,gpus,vc\n0,1000,1,a\n0,10,3,b\n1,1000,1,a\n20,50,4,b\n";
+    std::fs::write(&trace, jobs).expect("written");
+    std::fs::write(&cells, config).expect("written");
+    let output = run(&["simulate", "--trace", &trace, "--cells", &cells]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = String::from_utf8_lossy(&output.stdout).to_string();
+    assert!(
+        table.contains("b       4   82%     2       0s     8m     0s            1  16m            0   -"),
+        "{table}"
+    );
+    let lines = run(&["simulate", "--trace", &trace, "--cells", &cells, "-o", "jsonl"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&lines).lines().count(), 3);
+    std::fs::write(&cells, config.replace("POOL.NODE", "POOL.RACK")).expect("written");
+    let told = stderr(&run(&["simulate", "--trace", &trace, "--cells", &cells]));
+    assert!(
+        told.contains("cells.yaml:7: virtualClusters.a.virtualCells[0].cellType: found `POOL.RACK`"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -248,7 +282,7 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
     }
     one_error(
         &run(&["up", "--data-dir", &data, "--members", "5"]),
-        &["--members", "found --members 5", "is 2"],
+        &["--members 2", "found --members 5", "allowed: 2"],
     );
 }
 
@@ -485,6 +519,37 @@ fn the_portal_serves_callers_with_their_own_rights_only() {
         assert_eq!(child.wait().expect("ends").code(), Some(0));
     }
     one_error(&run(&["portal", "--listen", "0.0.0.0:0"]), &["--listen", "0.0.0.0:0", "--allow-plain-http"]);
+}
+
+/// A recording asks nobody to sign in: it is this machine's own unless that is said in as many words.
+#[test]
+fn a_recording_is_not_shown_to_the_network_by_accident() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = directory.path().join("run.jsonl");
+    let log = log.to_str().expect("text");
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/scenarios/reclaim.yaml");
+    assert!(run(&["simulate", scenario, "--log", log]).status.success());
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let refused = run(&["portal", "--log", log, "--listen", address]);
+        one_error(&refused, &["--listen", address, "sign in", "--allow-anonymous"]);
+    }
+    // The flag for tokens is not the one for this.
+    let other = run(&["portal", "--log", log, "--listen", "0.0.0.0:0", "--allow-plain-http"]);
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    assert_eq!(run(&["portal", "--allow-anonymous"]).status.code(), Some(2));
+    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--listen", "0.0.0.0:0", "--allow-anonymous"]] {
+        let mut portal = fleet()
+            .args(["portal", "--log", log])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut lines = BufReader::new(portal.stdout.take().expect("piped")).lines();
+        let address = lines.next().expect("a line").expect("text");
+        assert!(address.starts_with("http://"), "{address}");
+        portal.kill().expect("ends");
+        portal.wait().expect("ends");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Who may read what the process serves: asked of the hub, with the caller's token, for each request.
+//! Authorization of HTTP callers: the hub decides for each request, with the caller's token.
 //!
-//! A TokenReview says who the caller is, a SubjectAccessReview whether he may `get` the path. Deliberately absent: a
-//! memory of answers, so that a right that was taken away is gone at once.
+//! A TokenReview authenticates the caller, a SubjectAccessReview checks whether he may `get` the path.
+//! Deliberately absent: a cache of answers, so a revoked right is gone at once.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::sync::Semaphore;
 
-/// Callers that are asked about at once; the others wait for their turn, within the same patience.
+/// Most concurrent reviews; other callers wait, within the same timeout.
 const AT_ONCE: usize = 8;
-/// For both answers of the hub.
+/// Timeout for both answers of the hub.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a caller gets no answer.
+/// Why a caller is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: StatusCode,
@@ -29,7 +29,7 @@ fn refusal(status: StatusCode, message: impl Into<String>) -> Refusal {
     Refusal { status, message: message.into() }
 }
 
-/// Asks the hub about callers.
+/// Authorizes callers through the hub.
 #[derive(Clone)]
 pub struct Callers {
     hub: Client,
@@ -44,18 +44,18 @@ impl Callers {
     /// Whether the caller with these headers may read the path.
     ///
     /// # Errors
-    /// 401 without a token that the hub knows, 403 without the right, 503 where the hub does not say.
+    /// 401 without a token that the hub accepts, 403 without the right, 503 if the hub does not answer.
     pub async fn may_get(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
         let token = token(headers)?;
         let unsaid = |why: String| {
-            tracing::warn!("who may read {path} cannot be asked: {why}");
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "the hub does not say who may read this")
+            tracing::warn!("callers of {path} cannot be authorized: {why}");
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "the hub does not authorize callers at the moment")
         };
         let asked = async {
             let _turn = self.turns.acquire().await.map_err(|error| unsaid(error.to_string()))?;
             let user = self.user(token).await.map_err(|error| unsaid(error.to_string()))?;
             let Some(user) = user else {
-                return Err(refusal(StatusCode::UNAUTHORIZED, "the hub does not know this token"));
+                return Err(refusal(StatusCode::UNAUTHORIZED, "the hub does not accept this token"));
             };
             let name = user.username.clone().unwrap_or_default();
             match self.allows(user, path).await.map_err(|error| unsaid(error.to_string()))? {
@@ -63,7 +63,7 @@ impl Callers {
                 false => Err(refusal(
                     StatusCode::FORBIDDEN,
                     format!(
-                        "user {name:?} may not get {path}; allowed: who has ClusterRole fleet-view-reader"
+                        "user {name:?} may not get {path}; allowed: users with ClusterRole fleet-view-reader"
                     ),
                 )),
             }

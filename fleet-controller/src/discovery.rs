@@ -1,8 +1,8 @@
-//! How the hub serves a kind that is not known without asking.
+//! Discovery of a kind that is not known in advance.
 
 use fleet_hub_core::kinds::{Kind, KindRef};
 
-/// Asks the hub how a kind is served. `None`: it is not served, or not namespaced.
+/// Discovers a kind on the hub. `None`: it is not served, or not namespaced.
 pub async fn discover(client: &kube::Client, api_version: &str, kind: &str) -> Option<KindRef> {
     let list = match api_version.split_once('/') {
         Some(_) => client.list_api_group_resources(api_version).await,

@@ -1,9 +1,9 @@
-//! Which of several controllers leads: the holder of one Lease on the hub, renewed at a third of its duration.
+//! Leader election: the leader holds one Lease on the hub, and renews it at a third of its duration.
 //!
-//! Nobody's wall clock counts. The leader counts from the moment it sent the last renewal that succeeded and steps down
-//! a good while before the others may step in; the others count from the moment they saw the lease change.
-//! Each taking of the lease begins a new term, its number raised by compare-and-swap, also when the same
-//! identity takes it again; the term goes along with what is asked of members, who refuse an older one.
+//! No wall clock counts. The leader counts from the moment it sent the last renewal that succeeded, and steps
+//! down well before others may take over; the others count from the moment they saw the lease change. Each
+//! acquisition of the lease begins a new term, whose number is raised by compare-and-swap, also when the same
+//! identity acquires it again. Requests to members carry the term, and members refuse an older one.
 
 use std::{future::Future, time::Duration};
 
@@ -24,12 +24,12 @@ use fleet_api::names;
 /// Name of the Lease.
 pub const LEASE_NAME: &str = "fleet-controller";
 
-/// How leadership is decided.
+/// Settings of the election.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// Namespace of the Lease.
     pub namespace: String,
-    /// This controller's name. A controller takes the lease of its own name over at once.
+    /// This controller's name. A controller takes over a lease of its own name at once.
     pub identity: String,
     /// Time without a renewal after which others take the lease.
     pub duration: Duration,
@@ -46,11 +46,11 @@ impl Election {
     }
 }
 
-/// Runs `body` with the number of the term whenever this controller leads, until `shutdown`. The token that `body` gets
-/// is cancelled when it leads no longer; the lease is given back at once when `shutdown` ends it.
+/// Runs `body` with the term whenever this controller leads, until `shutdown`. The token passed to `body` is
+/// cancelled when it stops leading; the lease is released at once on `shutdown`.
 ///
 /// # Errors
-/// What `body` returns when it ends by itself.
+/// The error of `body` when it ends by itself.
 pub async fn lead<F, R>(
     hub: Client,
     election: Election,
@@ -71,7 +71,7 @@ where
             biased;
             () = shutdown.cancelled() => None,
             () = seat.keep(&mut held) => {
-                tracing::warn!(term = held.term, "the lease is lost; standing by");
+                tracing::warn!(term = held.term, "lost the lease; standing by");
                 None
             }
             ended = &mut running => Some(ended),
@@ -91,11 +91,11 @@ where
 struct Seat {
     leases: Api<Lease>,
     election: Election,
-    /// Version of the lease when it was last seen to change, and when that was.
+    /// Version of the lease at its last observed change, and when that was.
     seen: Option<(String, Instant)>,
 }
 
-/// The lease as this controller wrote it last.
+/// The lease as this controller last wrote it.
 struct Held {
     lease: Lease,
     term: i64,
@@ -108,14 +108,15 @@ impl Seat {
             match timeout(self.election.period(), self.try_acquire()).await {
                 Ok(Ok(Some(held))) => return held,
                 Ok(Ok(None)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "cannot take the leader's lease, trying again"),
-                Err(_) => tracing::warn!("the hub does not answer, trying again to take the leader's lease"),
+                Ok(Err(error)) => tracing::warn!(%error, "cannot acquire the leader's lease; retrying"),
+                Err(_) => tracing::warn!("the hub does not answer; retrying to acquire the leader's lease"),
             }
             sleep(self.election.period() / 4).await;
         }
     }
 
-    /// Takes the lease when it is free, this controller's own, or has not changed for its whole duration.
+    /// Acquires the lease if it is free, has this controller's identity, or has not changed for its whole
+    /// duration.
     async fn try_acquire(&mut self) -> kube::Result<Option<Held>> {
         let known = self.leases.get_opt(LEASE_NAME).await?;
         let spec = known.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
@@ -145,7 +146,7 @@ impl Seat {
         });
         wanted.spec = Some(LeaseSpec {
             holder_identity: Some(self.election.identity.clone()),
-            // The field takes whole seconds; a shorter duration counts by the standby's own setting.
+            // The field has whole seconds; for a shorter duration, the standby's own setting applies.
             lease_duration_seconds: i32::try_from(self.election.duration.as_secs()).ok().filter(|s| *s > 0),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
@@ -159,13 +160,13 @@ impl Seat {
         };
         match written {
             Ok(lease) => Ok(Some(Held { lease, term: i64::from(term), sent })),
-            // Somebody else was faster.
+            // Another controller was faster.
             Err(error) if is_conflict(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Renews until the lease is another's, or could not be renewed for too long.
+    /// Renews until another controller holds the lease, or no renewal has succeeded for too long.
     async fn keep(&self, held: &mut Held) {
         loop {
             let until = held.sent + self.election.hold();
@@ -178,7 +179,8 @@ impl Seat {
                 match timeout(left, self.renew(held)).await {
                     Ok(Ok(())) => break,
                     Ok(Err(error)) if is_conflict(&error) => {
-                        // The answer to an own renewal may have been lost, or another has taken it.
+                        // The answer to an own renewal may have been lost, or another controller has taken
+                        // the lease.
                         match timeout(left, self.leases.get(LEASE_NAME)).await {
                             Ok(Ok(lease)) if self.is_own(&lease, held.term) => held.lease = lease,
                             Ok(Ok(_)) => return,
@@ -211,7 +213,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Lets the next one in at once. Without it, it waits for the lease to lapse.
+    /// Lets the next leader start at once; otherwise it waits until the lease expires.
     async fn give_back(&self, held: Held) {
         let mut wanted = held.lease;
         if let Some(spec) = wanted.spec.as_mut() {

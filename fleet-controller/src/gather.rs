@@ -1,7 +1,7 @@
-//! Watches on the hub, turned into one stream of observations.
+//! Watches on the hub, as one stream of observations.
 //!
-//! Inputs: a client. Output: a bounded channel of [`Observation`]s, in order per kind. Deliberately
-//! absent: any decision, and any memory of what was seen (that is the world's).
+//! Input: a client. Output: a bounded channel of [`Observation`]s, in order per kind. Deliberately absent:
+//! decisions and cached objects (the world has them).
 
 use std::fmt::Debug;
 
@@ -22,10 +22,10 @@ use fleet_hub_core::{
     observation::{Change, Observation},
 };
 
-/// The hub as it is followed, and where what is seen goes.
+/// The watched hub, and the channel for observations.
 #[derive(Clone)]
 pub struct Gather {
-    /// Its requests end when no answer begins.
+    /// Its requests time out if no answer begins.
     pub client: Client,
     pub source: Source,
     pub into: mpsc::Sender<Observation>,
@@ -33,7 +33,7 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Starts the watches that always run. Returns when all are started; they end with `shutdown`.
+    /// Starts the permanent watches. Returns when all are started; they end on `shutdown`.
     pub fn start(&self) {
         self.watch(self.all::<PropagationPolicy>(), Observation::Policy);
         self.watch(self.all::<ClusterPropagationPolicy>(), Observation::ClusterPolicy);
@@ -56,7 +56,7 @@ impl Gather {
         tokio::spawn(async move { shutdown.run_until_cancelled(source.keep_asking()).await });
     }
 
-    /// Starts the watch on one kind of propagated or depended-on object.
+    /// Starts the watch of one kind of propagated object or dependency.
     pub fn start_kind(&self, kind: KindRef) {
         let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind.resource());
         self.watch(api, move |change| Observation::Object(kind.clone(), change));

@@ -1,29 +1,32 @@
-//! How a controller runs. Every bound and period is here or in [`fleet_hub_core::options`], so that tests can shrink it.
+//! Options of a controller. All limits and periods are here or in [`fleet_hub_core::options`], so that tests
+//! can shrink them.
 
 use std::time::Duration;
 
 use fleet_api::clock::Clock;
 use fleet_hub_core::options::Options as Rules;
 
-use crate::{election::Election, metrics::Metrics, views::Views};
+use crate::{election::Election, metrics::Metrics, run_log::RunLog, views::Views};
 
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How one of several controllers is made the leader. `None`: this one is alone.
+    /// Settings of leader election; `None`: this is the only controller.
     pub election: Option<Election>,
-    /// Bounds and periods of the rules.
+    /// Limits and periods of the rules.
     pub rules: Rules,
-    /// Shortest time between two writes of the status of a queue or of the tree.
+    /// Least time between two status writes of a queue or of the tree.
     pub summary_interval: Duration,
-    /// Writes under way at once.
+    /// Most concurrent writes.
     pub writes_in_flight: usize,
     /// Wall-clock time.
     pub clock: Clock,
-    /// What is counted; shared with whoever serves it.
+    /// Metrics; shared with the HTTP server.
     pub metrics: Metrics,
-    /// What the planner knows; shared with whoever reads it.
+    /// The planner's snapshots; shared with their readers.
     pub views: Views,
+    /// The run log that is written while this controller leads.
+    pub run_log: Option<RunLog>,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             clock: Clock::start(),
             metrics: Metrics::default(),
             views: Views::default(),
+            run_log: None,
         }
     }
 }

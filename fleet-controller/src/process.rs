@@ -1,4 +1,4 @@
-//! The loop: observations and answers in, writes out.
+//! The main loop: observations and answers in, writes out.
 
 mod answers;
 mod backlog;
@@ -6,12 +6,13 @@ mod deletes;
 mod forbidden;
 mod governed;
 mod lane;
-mod looks;
 mod paces;
 mod publish;
+mod record;
 mod restored;
 mod timers;
 mod watched;
+mod work_queue;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,29 +43,30 @@ use fleet_hub_core::{
     world::{Dirty, Key, World},
 };
 
-use crate::{election, gather::Gather, options::Options};
+use crate::{election, gather::Gather, metrics::Metrics, options::Options};
 use backlog::Backlog;
 use deletes::Deletes;
 use lane::{Flight, Lane};
-use looks::{Looks, Turn};
+use record::Recorded;
 use timers::Timers;
 use watched::Watched;
+use work_queue::{Turn, WorkQueue};
 
-/// Observations waiting to be taken in; a full channel makes the watches wait.
+/// Capacity of the observation channel; watches wait while it is full.
 const OBSERVATIONS: usize = 4096;
-/// Observations taken in before the planners look.
+/// Most observations applied before the next reconciles.
 const BATCH: usize = 512;
-/// Time a Work or Reservation without a binding has until it counts as left behind.
+/// Time until a Work or Reservation without a binding counts as left behind.
 const ORPHAN_PAUSE: Duration = Duration::from_millis(300);
-/// Rounds of marks, which looks at clusters and policies make again, before observations are taken in again.
+/// Most rounds of reconciles of clusters and policies, which mark further objects, before observations are
+/// applied again.
 const ROUNDS: usize = 8;
-/// Looks before observations are taken in again.
+/// Most reconciles before observations are applied again.
 const LOOKS: usize = 1024;
 
 /// Runs the controller against a hub until `shutdown` is cancelled; with an election, whenever it leads.
-///
 /// # Errors
-/// None at present; what fails is tried again.
+/// None at present; failures are retried.
 pub fn run(
     hub: Client,
     options: Options,
@@ -79,22 +81,39 @@ async fn run_in_place(hub: Client, options: Options, shutdown: CancellationToken
     election::lead(hub.clone(), election, shutdown, body).await
 }
 
-/// Why a controller works no longer.
+/// Why a term ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Stopped,
-    /// The hub's store went back in time.
+    /// The hub's store was restored.
     Restored,
 }
 
-/// Works as the only controller. Everything is learnt anew: a term starts with no memory of an earlier one, and so does
-/// a controller whose hub went back in time. Such a hub's word on who leads is an older one, too: the term is over.
+/// Sets the leader metric for as long as it lives.
+struct Leading(Metrics);
+
+impl Leading {
+    fn of(metrics: &Metrics) -> Self {
+        metrics.set_leads(true);
+        Self(metrics.clone())
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.set_leads(false);
+    }
+}
+
+/// Works as the leader. A term starts with an empty cache, and so does a controller whose hub was restored. A
+/// restored hub may name an older leader, so the term ends.
 async fn work(
     hub: Client,
     options: Options,
     term: Option<i64>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    let _leading = Leading::of(&options.metrics);
     loop {
         let stop = shutdown.child_token();
         let over = begin(hub.clone(), options.clone(), term, stop.clone()).await;
@@ -130,7 +149,7 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         backlog: Backlog::default(),
         deletes: Deletes::default(),
         held: BTreeMap::new(),
-        looks: Looks::default(),
+        work_queue: WorkQueue::default(),
         again: BTreeSet::new(),
         failures: BTreeMap::new(),
         timers: Timers::default(),
@@ -140,8 +159,10 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         summary_rested: Instant::now(),
         listed: false,
         rested: Instant::now(),
+        gathers: None,
         view_due: false,
         view_rested: Instant::now(),
+        recorded: Recorded::default(),
         deferred: BTreeSet::new(),
         unsorted: BTreeSet::new(),
     };
@@ -155,7 +176,7 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
 struct Process {
     hub: Client,
     gather: Gather,
-    /// From which the lease clock counts.
+    /// Origin of the lease clock.
     began: Instant,
     clock: LeaseClock,
     options: Options,
@@ -167,16 +188,16 @@ struct Process {
     cells: Configurations,
     unclaimed: Unclaimed,
     watched: Watched,
-    /// Tasks of their own, so that writes move while the planner plans.
+    /// Writes run in tasks of their own, so they proceed while the planner plans.
     flights: JoinSet<Flight>,
-    /// Writes under way per lane.
+    /// Number of writes in flight per lane.
     busy: BTreeMap<Lane, usize>,
     backlog: Backlog,
     deletes: Deletes,
-    /// Until when statuses wait that are not final.
+    /// When delayed statuses are due.
     held: BTreeMap<Dirty, Instant>,
-    looks: Looks,
-    /// Looks asked for while one was under way.
+    work_queue: WorkQueue,
+    /// Objects to reconcile again after their current writes.
     again: BTreeSet<Dirty>,
     failures: BTreeMap<Lane, u32>,
     timers: Timers,
@@ -184,19 +205,23 @@ struct Process {
     plan_due: Option<Instant>,
     summary_due: Option<Instant>,
     summary_began: Instant,
-    /// From then on summaries may be written again.
+    /// When summaries may be written again.
     summary_rested: Instant,
-    /// Every base kind has been listed once: plans may be made.
+    /// Every base kind has been listed once, so plans may be made.
     listed: bool,
-    /// From then on the planner may plan again: it takes at most half of the loop's time.
+    /// When the planner may plan again: it takes at most half of the loop's time.
     rested: Instant,
+    /// Until when a pass that is due waits for bindings that are being made.
+    gathers: Option<Instant>,
     /// A pass was made since the last snapshot.
     view_due: bool,
-    /// From then on a snapshot may be made again.
+    /// When a snapshot may be made again.
     view_rested: Instant,
-    /// What is looked at once every agent has sorted out its runs.
+    /// Changes that the run log does not have yet.
+    recorded: Recorded,
+    /// Objects to reconcile once every agent has removed runs that the restored hub does not know.
     deferred: BTreeSet<Dirty>,
-    /// Clusters whose agents have not.
+    /// Clusters whose agents have not done so yet.
     unsorted: BTreeSet<String>,
 }
 
@@ -228,7 +253,7 @@ impl Process {
                 }
                 () = tokio::time::sleep_until(wake) => {}
             }
-            // Whatever else has arrived meanwhile belongs to the same look.
+            // Whatever else has arrived meanwhile belongs to the same round.
             while batch.len() < BATCH {
                 match observations.try_recv() {
                     Ok(observation) => batch.push(observation),
@@ -241,6 +266,9 @@ impl Process {
                 {
                     missing.remove(&listed);
                 }
+                if self.options.run_log.is_some() {
+                    self.recorded.note(&self.world, &observation);
+                }
                 self.intents.observe(&mut self.world, observation);
             }
             if self.world.restored {
@@ -250,15 +278,18 @@ impl Process {
             if missing.is_empty() {
                 if !self.listed {
                     self.listed = true;
-                    // The hub may have been out of reach until now, and the agents not.
+                    // The hub may have been unreachable so far while the agents were not.
                     self.clock = LeaseClock::new(self.began.elapsed());
                 }
                 self.look();
+                if let Some(log) = &self.options.run_log {
+                    self.recorded.tell(&self.world, log, Instant::now(), &self.options.clock);
+                }
             }
         }
     }
 
-    /// Lets the scheduler pass if something it depends on moved, then looks at what there are slots for.
+    /// Runs a scheduling pass if its inputs changed, then reconciles as many objects as there are free slots.
     fn look(&mut self) {
         let at = Instant::now();
         let now = self.options.clock.now();
@@ -277,27 +308,27 @@ impl Process {
             return self.look_at_clusters(at, now);
         }
         self.take_in(at, now);
-        if self.world.schedule && self.rested <= at {
+        if self.world.schedule && self.rested <= at && self.has_gathered(at) {
             self.pass(now, at);
             self.take_in(at, now);
         }
         self.publish(Instant::now());
         self.summarise(at);
         self.launch();
-        // A look is planned when its writes can be sent; the bound keeps observations from waiting behind a long
-        // chain of looks that ask for none.
+        // An object is reconciled when its writes can be sent. The bound keeps observations from waiting
+        // behind a long chain of reconciles without writes.
         for _ in 0..LOOKS {
             if !self.backlog.is_empty() {
                 break;
             }
-            let Some(dirty) = self.looks.pop() else { break };
+            let Some(dirty) = self.work_queue.pop() else { break };
             self.look_at(dirty, at, now);
             self.launch();
         }
     }
 
-    /// Clusters, trees and policies that are marked are looked at now: they are few, and the scheduler depends on
-    /// them. Its own memory of jobs follows at once; what is to be written of them takes its turn.
+    /// Reconciles marked clusters, trees and policies at once: they are few, and the scheduler depends on
+    /// them. Its inputs are updated at once; the writes of other objects wait for their turn.
     fn take_in(&mut self, at: Instant, now: Timestamp) {
         for _ in 0..ROUNDS {
             let marked = self.world.take_dirty();
@@ -311,7 +342,7 @@ impl Process {
             }
             for dirty in jobs {
                 let turn = self.follow(&dirty, now);
-                self.looks.push(dirty, turn);
+                self.work_queue.push(dirty, turn);
             }
         }
     }
@@ -334,7 +365,7 @@ impl Process {
     }
 
     fn look_at(&mut self, dirty: Dirty, at: Instant, now: Timestamp) {
-        let lane = Lane::Look(dirty.clone());
+        let lane = Lane::Reconcile(dirty.clone());
         if self.busy.contains_key(&lane) {
             self.again.insert(dirty);
             return;
@@ -381,13 +412,13 @@ impl Process {
         self.send(lane, writes);
     }
 
-    /// Whether a cluster is lost by now, when to look again, and whose turn it is to be moved off it.
+    /// Whether a cluster is lost now, when to check again, and which gang leaves it next if it is draining.
     fn judge_cluster(&mut self, name: &str, at: Instant, now: Timestamp) {
         let lease = self.world.leases.get(name);
         let unready = self.began + self.clock.unready_at(name, lease, &self.options.rules);
         let lost = self.began + self.clock.lost_at(name, lease, &self.options.rules);
         let known = self.world.clusters.contains_key(name);
-        // A deadline that has passed is not waited for again.
+        // A deadline in the past is not waited for again.
         let mut due = [unready, lost].into_iter().filter(|due| known && *due > at).min();
         self.world.set_lost(name, known && lost <= at);
         if !self.world.lost.contains(name) {
@@ -405,7 +436,7 @@ impl Process {
         self.timers.set_deadline(name, due);
     }
 
-    /// Members' answers to a binding's reservations.
+    /// Handles members' answers to a binding's reservations.
     fn place(&mut self, key: Key, now: Timestamp) {
         let lane = Lane::Place(key.clone());
         if self.busy.contains_key(&lane) {
@@ -457,18 +488,21 @@ impl Process {
     fn next_wake(&self) -> Instant {
         let goes_on = self.unsorted.is_empty();
         let may_look =
-            self.world.is_dirty() || (goes_on && !self.looks.is_empty() && self.backlog.is_empty());
+            self.world.is_dirty() || (goes_on && !self.work_queue.is_empty() && self.backlog.is_empty());
         if may_look && self.listed {
             return Instant::now();
         }
         let idle = Instant::now() + Duration::from_secs(60);
-        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed && goes_on);
+        let gathers = self.gathers.filter(|_| self.is_claiming()).unwrap_or(self.rested);
+        let pass = self.rested.max(gathers);
+        let pass = Some(pass).filter(|_| self.world.schedule && self.listed && goes_on);
         let timer = self.timers.next();
-        // A summary that is due waits for the one under way, whose answer wakes the loop.
+        // A summary that is due waits for the one in flight, whose answer wakes the loop.
         let summary = self.summary_due.filter(|_| goes_on && !self.busy.contains_key(&Lane::Summaries));
         let summary = summary.map(|due| due.max(self.summary_rested));
         let plan_due = self.plan_due.filter(|_| goes_on);
         let view = Some(self.view_rested).filter(|_| goes_on && self.view_due);
-        [pass, plan_due, timer, summary, view].into_iter().flatten().min().unwrap_or(idle)
+        let record = self.recorded.due().filter(|_| self.listed);
+        [pass, plan_due, timer, summary, view, record].into_iter().flatten().min().unwrap_or(idle)
     }
 }

@@ -1,4 +1,4 @@
-//! What the process answers over HTTP: `/metrics` and `/healthz` to everybody, `/view` to whom the hub lets read it.
+//! HTTP server of the process: `/metrics` and `/healthz` for everybody, `/view` for authorized callers.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,26 +8,24 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use fleet_metrics::{Exposed, Exposition, Process};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     callers::{Callers, Refusal},
-    metrics::Metrics,
     options::Options,
     views::Views,
 };
 
-/// Media type of the text that Prometheus reads.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// It names the jobs of all namespaces.
+/// Authorized callers only: it names the jobs of all namespaces.
 const VIEW: &str = "/view";
 
-/// Serves metrics and the newest snapshot of a controller with these options until `shutdown` is cancelled. The hub is
-/// asked who may read the snapshot.
+/// Serves metrics and the newest snapshot of a controller with these options until `shutdown` is cancelled.
+/// The hub authorizes readers of the snapshot.
 ///
 /// # Errors
-/// The address cannot be listened on.
+/// It cannot listen on the address.
 pub async fn serve(
     options: &Options,
     hub: Client,
@@ -38,7 +36,7 @@ pub async fn serve(
     serve_on(options, hub, listener, shutdown).await
 }
 
-/// As [`serve`], on a socket that is there.
+/// Like [`serve`], on an existing socket.
 ///
 /// # Errors
 /// The socket is broken.
@@ -48,12 +46,14 @@ pub async fn serve_on(
     listener: tokio::net::TcpListener,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let router = router(options.metrics.clone(), options.views.clone(), Callers::new(hub));
+    let process = Process::new("fleet-controller", env!("CARGO_PKG_VERSION"));
+    let parts: [Arc<dyn Exposed>; 2] = [Arc::new(process), Arc::new(options.metrics.clone())];
+    let router = router(Exposition::new(parts), options.views.clone(), Callers::new(hub));
     axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
 }
 
-fn router(metrics: Metrics, views: Views, callers: Callers) -> Router {
-    let text = move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
+fn router(metrics: Exposition, views: Views, callers: Callers) -> Router {
+    let text = move || async move { fleet_metrics::answer(&metrics) };
     let view = move |headers: HeaderMap| async move {
         match callers.may_get(&headers, VIEW).await {
             Ok(()) => Json(Arc::unwrap_or_clone(views.latest())).into_response(),

@@ -1,11 +1,11 @@
-//! What the controller knows, for readers beside it: the newest snapshot of its planner.
+//! The newest snapshot of the planner, for readers outside the loop.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use fleet_hub_core::planner::View;
 
-/// Clones share what is published. A reader keeps the snapshot it took, whatever comes next.
+/// Clones share the snapshot. A reader keeps the snapshot that it took.
 #[derive(Clone, Debug, Default)]
 pub struct Views(Arc<ArcSwap<View>>);
 
@@ -14,7 +14,7 @@ impl Views {
         self.0.store(Arc::new(view));
     }
 
-    /// The newest; of sequence 0 before the first plan, and of a controller that does not lead.
+    /// The newest snapshot; sequence 0 before the first plan, and on a controller that does not lead.
     pub fn latest(&self) -> Arc<View> {
         self.0.load_full()
     }

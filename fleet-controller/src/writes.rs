@@ -1,6 +1,7 @@
-//! How the writes that a plan asks for are sent.
+//! Sends the writes of a plan.
 //!
-//! What the server answers comes back as an observation, so that the world knows it before the watch tells it.
+//! The server's answer comes back as an observation, so the world knows the result before the watch reports
+//! it.
 
 #[cfg(test)]
 mod tests;
@@ -31,29 +32,29 @@ use fleet_informer::without_managers;
 use fleet_hub_core::observation::{Change, Observation};
 pub use fleet_hub_core::writes::{Target, Verb, Write};
 
-/// Longest wait for one answer.
+/// Timeout of one request.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why a write did not happen, as the plan needs to know it.
+/// Why a write did not happen, as far as the plan needs it.
 #[derive(Debug)]
 pub enum Refused {
-    /// The object exists already, or has changed since: look again.
+    /// Conflict: the object exists already, or has changed. Reconcile again.
     Stale,
-    /// The object, or the namespace it was to be in, is not there: look again.
+    /// The object or its namespace does not exist. Reconcile again.
     Absent,
-    /// The server said no for good, with its words.
+    /// The server refused the write for good; its message.
     Rejected(String),
-    /// The controller has no right to do it: nothing is gained by asking again soon.
+    /// The controller lacks the right: an early retry is useless.
     Forbidden(String),
-    /// The server was busy and did nothing: try again later.
+    /// The server was busy and did nothing: retry later.
     Passing(String),
-    /// No answer, or one that leaves open whether the write took effect, now or later.
+    /// Unknown outcome: no answer, or one after which the write may still take effect.
     Unknown(String),
 }
 
-/// What is known after a write.
+/// Result of a write.
 pub struct Sent {
-    /// What stands on the server now.
+    /// The current object on the server.
     pub observation: Option<Observation>,
     pub refused: Option<Refused>,
 }
@@ -67,17 +68,17 @@ impl From<Result<Option<Observation>, Refused>> for Sent {
     }
 }
 
-/// First pause before a write is sent again whose effect is not known; doubles up to the longest one.
+/// First back-off before a write with an unknown outcome is sent again; doubles up to the longest one.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How often what stands is asked for in vain, for want of a right, after a write that may have taken effect: in that
-/// time the watch has told.
+/// Most failed reads, for lack of a right, after a write with an unknown outcome: by then the watch has
+/// reported the object.
 const FORBIDDEN_READS: u32 = 12;
 
-/// Sends a write until it is known whether it took effect: what it takes (quota, places) must not be given to
-/// another while it may still stand. It ends with the process at the latest. The write has to be one that
-/// takes effect once however often it arrives; when it is refused as stale, what stands instead comes back as well.
+/// Sends a write until its outcome is known: quota and places that it takes must not be given to another job
+/// while it may still take effect. It ends with the process at the latest. The write must be idempotent.
+/// After a conflict the current object is returned as well.
 pub async fn send_until_known(client: &Client, write: Write) -> Sent {
     let mut pause = UNKNOWN_PAUSE;
     let mut sent_before = false;
@@ -85,7 +86,7 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
     loop {
         let (message, undone) = match send(client, write.clone()).await {
             Err(Refused::Unknown(message)) => (message, false),
-            // It says nothing of the one before, which may still be on its way.
+            // This answer says nothing about the previous request, which may still be in flight.
             Err(Refused::Passing(message)) if sent_before => (message, true),
             Err(refused @ (Refused::Stale | Refused::Absent)) => match read(client, &write).await {
                 Ok(found) if sent_before && found.as_ref().is_some_and(|found| found.shows(&write.verb)) => {
@@ -107,7 +108,7 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
             answer => return answer.into(),
         };
         sent_before |= !undone;
-        tracing::warn!(target = ?write.target, name = %write.name, %message, "not known whether a write took effect; sent again");
+        tracing::warn!(target = ?write.target, name = %write.name, %message, "unknown outcome of a write; sending it again");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(UNKNOWN_PAUSE_MAX);
     }
@@ -126,7 +127,7 @@ impl Found {
         Self { observation: wrap(Change::Answer(object)), object: json }
     }
 
-    /// Everything that a JSON patch sets stands there.
+    /// Whether the object has everything that a JSON patch sets.
     fn shows(&self, verb: &Verb) -> bool {
         let Verb::Patch(Value::Array(operations)) = verb else { return false };
         let mut sets = operations.iter().filter(|operation| operation["op"] != "test");
@@ -137,13 +138,13 @@ impl Found {
     }
 }
 
-/// Why it is not known what stands there.
+/// Why the current object is unknown.
 enum NotRead {
     Forbidden(String),
     Unknown(String),
 }
 
-/// What stands where a reservation or a binding was to be written; `None`: nothing.
+/// The object that a reservation or a bind was to write; `None` if there is none.
 async fn read(client: &Client, write: &Write) -> Result<Option<Found>, NotRead> {
     let (namespace, name) = (&write.namespace, &write.name);
     let asked = async {
@@ -183,7 +184,7 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
         kube::Error::Api(status) => match status.code {
             404 | 410 => Refused::Absent,
             409 => Refused::Stale,
-            // A `test` of a JSON patch that does not hold.
+            // A `test` operation of a JSON patch failed.
             422 if patched => Refused::Stale,
             403 => Refused::Forbidden(status.message.clone()),
             429 => Refused::Passing(status.message.clone()),
@@ -197,7 +198,7 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
 async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observation>> {
     let Write { target, namespace, name, verb, then: _ } = write;
     let delete = matches!(verb, Verb::Delete { .. });
-    // A delete is seen when the watch tells it; everything else comes back with the answer.
+    // The watch reports the end of a deletion; other writes return the object.
     macro_rules! apply {
         ($api:expr, $wrap:expr) => {{
             let object = perform($api, &name, verb).await?;
@@ -284,7 +285,7 @@ where
     }
 }
 
-/// Creates from JSON as it stands, without a detour through the typed form.
+/// Creates an object from JSON without converting it to the typed form.
 async fn create_raw<K>(api: Api<K>, params: &PostParams, body: Vec<u8>) -> kube::Result<K>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,

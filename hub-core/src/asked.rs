@@ -1,9 +1,9 @@
-//! What an object asks for as it is sent to a cluster: stripped and overridden.
+//! What an object requests in the form in which a cluster gets it: stripped and with overrides applied.
 //!
-//! Quota, reservations and Works see the object that is sent. An override may change replicas or requests for one
-//! cluster: then the job is counted with the most that any cluster it may go to would run, a reservation asks for
-//! what that cluster would run, and nothing is sent that asks for more than was counted.
-//! Pure. Deliberately absent: writes, and what follows from a refusal.
+//! Quota, reservations and Works all count the object as it is sent. An override may change replicas or
+//! requests for one cluster. So quota counts the largest requests of any cluster that may be used, a
+//! reservation requests what its cluster would run, and nothing is sent that requests more than was counted.
+//! Pure. Deliberately absent: writes, and the consequences of a refusal.
 
 use std::collections::BTreeMap;
 
@@ -25,15 +25,15 @@ use crate::{
     world::{Key, Object, World},
 };
 
-/// Largest sum of the manifests of one Work, in bytes of JSON. etcd takes requests of 1.5 MiB; status and metadata
-/// of the Work take their part.
+/// Largest sum of the manifests of one Work, in bytes of JSON. etcd accepts requests of 1.5 MiB, which
+/// include the Work's status and metadata.
 pub const WORK_BYTES_MAX: usize = 1_200_000;
 
-/// The object as it would be written for `cluster`.
+/// The object as it would be sent to `cluster`.
 ///
 /// # Errors
-/// An override that cannot be applied, or a pod template beyond what the namespace allows: policy or object, field,
-/// found, allowed.
+/// An override that cannot be applied, or a pod template that violates the pod security level of its
+/// namespace: policy or object, field, value found, values allowed.
 pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
     workload::strip_for_member(&mut manifest);
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !world.override_list.is_empty()) {
@@ -51,7 +51,7 @@ fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
     let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_string();
     let mut labels: BTreeMap<String, String> =
         serde_json::from_value(manifest["metadata"]["labels"].clone()).unwrap_or_default();
-    // As they are when it is sent: who selects by a mark that is stripped selects the same before and after.
+    // Labels as they are sent, so that policies that select by a stripped label see the same before and after.
     labels.retain(|name, _| !names::is_reserved(name));
     ObjectRef {
         api_version: text("/apiVersion"),
@@ -62,13 +62,13 @@ fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
     }
 }
 
-/// Whether an override policy selects the object, for whatever cluster.
+/// Whether an override policy selects the object, for any cluster.
 pub fn is_overridden(world: &World, namespace: &str, object: &Object) -> bool {
     !world.override_list.is_empty()
         && overrides::is_selected(&reference(namespace, &object.value), &world.override_list)
 }
 
-/// What the object asks for in one cluster, as its binding and reservations write it.
+/// Requests of the object in one cluster, as its binding and reservations have them.
 ///
 /// # Errors
 /// Why it cannot be sent there.
@@ -83,22 +83,22 @@ pub fn in_cluster(
     of_manifest(kind, &manifest)
 }
 
-/// What a manifest asks for.
+/// Requests of a manifest.
 ///
 /// # Errors
-/// A request that cannot be read.
+/// A request that cannot be parsed.
 pub fn of_manifest(kind: &KindRef, manifest: &Value) -> Result<Vec<Component>, Waiting> {
-    // What an override made is held to the same rules as what a user writes: nothing runs that is not counted.
+    // The result of overrides is validated like a user's manifest, so nothing runs that was not counted.
     let components = workload::check(kind.workload(), manifest)
         .and_then(|()| workload::components(kind.workload(), manifest))
         .map_err(|error| Waiting::new(Reason::InvalidWorkload, error.to_string()))?;
     Ok(components.iter().map(convert::component).collect())
 }
 
-/// What is counted of an object: the most it would ask for in any cluster that the placement admits.
+/// The requests that quota counts: the largest of all clusters that the placement admits.
 ///
 /// # Errors
-/// Its own request cannot be read.
+/// Its own requests cannot be parsed.
 pub fn counted(
     world: &World,
     kind: &KindRef,
@@ -113,7 +113,7 @@ pub fn counted(
     let admitted = world.clusters.iter().filter(|(_, cluster)| {
         affinity::unfit(placement, &cluster::facts(cluster)) != Some(affinity::Unfit::Affinity)
     });
-    // A cluster for which the object cannot be written gets none.
+    // Clusters for which the object cannot be written are not used.
     let mut forms: Vec<Vec<workload::Component>> = admitted
         .filter_map(|(name, _)| written(world, &key.0, (*object.value).clone(), name).ok())
         .filter_map(|manifest| workload::components(kind.workload(), &manifest).ok())
@@ -121,7 +121,7 @@ pub fn counted(
     if forms.is_empty() {
         return Ok(own);
     }
-    // The order of components, and the constraints of each, are those of the object itself.
+    // Order and constraints of the components are those of the object itself.
     let mut order: Vec<String> = own.iter().map(|component| component.name.clone()).collect();
     forms.sort_by_key(|form| form.iter().map(|component| component.name.clone()).ne(order.iter().cloned()));
     let mut found = workload::most(forms);
@@ -136,19 +136,19 @@ pub fn counted(
     Ok(found)
 }
 
-/// Whether what is asked for was counted.
+/// Whether the requests are within those that were counted.
 ///
 /// # Errors
-/// The first component that asks for more, in a sentence.
+/// The first component that requests more, as a sentence.
 pub fn within(asked: &[Component], counted: &[Component]) -> Result<(), String> {
     for component in asked.iter().filter(|component| component.replicas > 0) {
         let name = &component.name;
         let Some(known) = counted.iter().find(|known| known.name == *name) else {
-            return Err(format!("component {name}: found {} replicas; counted are none", component.replicas));
+            return Err(format!("component {name}: found {} replicas; counted: none", component.replicas));
         };
         if component.replicas > known.replicas {
             let (found, counted) = (component.replicas, known.replicas);
-            return Err(format!("component {name}: found {found} replicas; counted are {counted}"));
+            return Err(format!("component {name}: found {found} replicas; counted: {counted}"));
         }
         let amounts = |component: &Component| convert::resources(&component.request).unwrap_or_default();
         let (asked, counted) = (amounts(component), amounts(known));
@@ -156,13 +156,13 @@ pub fn within(asked: &[Component], counted: &[Component]) -> Result<(), String> 
             asked.iter().find(|(name, amount)| *amount > counted.get(name.as_str()))
         {
             let counted = counted.get(resource.as_str());
-            return Err(format!("component {name}: found {amount} {resource} a pod; counted are {counted}"));
+            return Err(format!("component {name}: found {amount} {resource} per pod; counted: {counted}"));
         }
     }
     Ok(())
 }
 
-/// Documents embedded in fields, through the one YAML module.
+/// Reads and writes YAML embedded in fields.
 struct Yaml;
 
 impl overrides::YamlText for Yaml {
@@ -197,11 +197,11 @@ mod tests {
         check(component("worker", 4, "2"), Ok(()));
         check(component("worker", 1, "500m"), Ok(()));
         check(component("chief", 0, "9"), Ok(()));
-        check(component("worker", 5, "1"), Err("component worker: found 5 replicas; counted are 4"));
+        check(component("worker", 5, "1"), Err("component worker: found 5 replicas; counted: 4"));
         check(
             component("master", 1, "1500m"),
-            Err("component master: found 1500 cpu a pod; counted are 1000"),
+            Err("component master: found 1500 cpu per pod; counted: 1000"),
         );
-        check(component("chief", 1, "1"), Err("component chief: found 1 replicas; counted are none"));
+        check(component("chief", 1, "1"), Err("component chief: found 1 replicas; counted: none"));
     }
 }

@@ -1,4 +1,4 @@
-//! A ResourceBinding, read once into what the planners ask of it.
+//! A ResourceBinding, parsed once for the planners.
 
 use fleet_api::{ResourceBinding, binding::Attempt, convert, names};
 use fleet_placement::Gang;
@@ -15,7 +15,7 @@ use crate::{
     kinds::{self, Kind, KindRef},
 };
 
-/// A QueueUnit is named after its binding with this suffix, as the queue's users know it.
+/// Suffix of a QueueUnit's name after that of its binding, as in kube-queue.
 pub const UNIT_SUFFIX: &str = "-rb-qu";
 
 pub const API_VERSION: &str = "fleet.dev/v1alpha1";
@@ -31,12 +31,12 @@ pub struct BindingEntry {
     pub gang: Gang,
     /// Request of the whole object, in base units.
     pub total: Resources,
-    /// Bindings of one class ask for the same under the same rules: what was found for one holds for all.
+    /// Bindings of the same class have equal requests and constraints, so a result for one holds for all.
     pub class: String,
 }
 
 impl BindingEntry {
-    /// Reads a binding; what follows from the parts of its spec that are as `known` is taken from there.
+    /// Parses a binding; derived parts are taken from `known` if their source is unchanged.
     pub fn read(object: ResourceBinding, known: Option<&Self>) -> Self {
         let spec = &object.spec;
         let same = |known: &&Self| {
@@ -75,7 +75,7 @@ impl BindingEntry {
         self.object.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Whether all pods go to one cluster, all or nothing. Jobs always do, unless the policy copies them.
+    /// Whether all pods go to one cluster, all or nothing. True for jobs, unless the policy duplicates them.
     pub fn is_gang(&self) -> bool {
         let copied = self.placement.replica_scheduling.as_ref().is_some_and(|scheduling| {
             scheduling.replica_scheduling_type == ReplicaSchedulingType::Duplicated
@@ -87,12 +87,12 @@ impl BindingEntry {
         !self.object.spec.clusters.is_empty()
     }
 
-    /// Waits in its queue: not to be scheduled before it is admitted.
+    /// Waits in its queue: it must not be scheduled before it is admitted.
     pub fn is_suspended(&self) -> bool {
         self.object.spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true))
     }
 
-    /// Has left a queue: only binding says `false`, a policy that does asks for no queue.
+    /// Has left its queue: only the scheduler writes `false`; policies with `false` have no queue.
     pub fn has_left_queue(&self) -> bool {
         self.object.spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(false))
     }
@@ -107,7 +107,7 @@ impl BindingEntry {
         status.attempts.iter().find(|attempt| attempt.epoch == epoch)
     }
 
-    /// Whether the present run was given up.
+    /// Whether the current run was given up.
     pub fn is_given_up(&self) -> bool {
         self.attempt(self.object.spec.epoch).is_some()
     }
@@ -140,7 +140,7 @@ impl BindingEntry {
         }
     }
 
-    /// The governed object, as events name it.
+    /// The selected object as the subject of events.
     pub fn object_subject(&self) -> Subject<'_> {
         let reference = &self.object.spec.resource;
         Subject {
@@ -152,13 +152,13 @@ impl BindingEntry {
         }
     }
 
-    /// Seconds since 1970 at which the binding was made; ties between jobs are broken by age.
+    /// Seconds since 1970 at which the binding was created; older jobs go first among equals.
     pub fn created_s(&self) -> i64 {
         self.object.creation_timestamp().map_or(0, |time| time.0.as_second())
     }
 }
 
-/// First characters of a uid, enough to tell two objects of one name apart.
+/// First characters of a uid, enough to distinguish two objects of the same name.
 fn short(uid: &str) -> &str {
     uid.get(..8).unwrap_or(uid)
 }

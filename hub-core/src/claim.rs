@@ -1,9 +1,10 @@
-//! From an object and the policies to its ResourceBinding: which policy governs it, what it asks for.
+//! Creates and updates the ResourceBinding of an object: which policy governs it, and what it requests.
 
 use fleet_api::patch::merge_diff;
 use fleet_api::{
     binding as wire, convert,
     mutation::{self, Mutation},
+    names::user_of,
     policy::{PropagationSpec, Suspension},
     volcano::NetworkTopology,
 };
@@ -24,12 +25,12 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// What must be written so that the object has the binding it should have.
+/// The writes that give the object its binding, or update it.
 pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
-    // A binding of an object of that name that is gone: it is taken down first.
+    // The binding belongs to an earlier object of that name: it is removed first.
     if known.is_some_and(|entry| entry.object.spec.resource.uid != object.uid) {
         return Vec::new();
     }
@@ -38,9 +39,9 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let read = workload::check(kind.workload(), &object.value)
         .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
-    let read = read.ok().filter(|_| crate::wishes::check(kind.workload(), &object.value).is_ok());
+    let read = read.ok().filter(|_| fleet_cell_requests::check(kind.workload(), &object.value).is_ok());
     let Some(components) = read else {
-        // What runs goes on as it was sent; what waits would never run.
+        // A running job goes on as it was sent; a waiting one would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
     };
     let desired = desired_spec(world, kind, key, object, rule, spec, &components);
@@ -50,7 +51,7 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     }
 }
 
-/// Whether the binding says what its object asks for now. Until it does, nothing is placed by it.
+/// Whether the binding matches its object. Until then, no placement is based on it.
 pub fn is_current(world: &World, entry: &BindingEntry, object: &Object) -> bool {
     let reference = &entry.object.spec.resource;
     let key = (reference.namespace.clone(), reference.name.clone());
@@ -101,7 +102,7 @@ fn desired_spec(
         placement: spec.placement.clone(),
         failover: spec.failover.clone(),
         suspension: spec.suspension.clone().map(|asked| Suspension {
-            // `false` is the scheduler's word for a job that has left its queue.
+            // The scheduler sets `false` for a job that has left its queue.
             scheduling: asked.scheduling.filter(|suspended| *suspended),
             ..asked
         }),
@@ -110,6 +111,10 @@ fn desired_spec(
         pod_scheduling: spec.pod_scheduling,
         scheduler_name: spec.scheduler_name.clone(),
         priority: priority(world, spec, components),
+        user: user_of(&object.value["metadata"]["labels"]).map(str::to_owned),
+        virtual_cluster: fleet_cell_requests::read(kind.workload(), &object.value)
+            .ok()
+            .and_then(|asks| asks.vc),
         clusters: Vec::new(),
         epoch: 0,
         cells: None,
@@ -117,13 +122,13 @@ fn desired_spec(
     serde_json::to_value(desired).unwrap_or_default()
 }
 
-/// A Volcano Job's own wish; the other kinds have none.
+/// Volcano Jobs can set it; other kinds have none.
 fn network_topology(kind: &KindRef, object: &Value) -> Option<NetworkTopology> {
     let wish = object.pointer("/spec/networkTopology").filter(|wish| wish.is_object())?;
     (kind.workload() == WorkloadKind::VolcanoJob).then(|| serde_json::from_value(wish.clone()).ok()).flatten()
 }
 
-/// The policy's class first, then the class of the pods: the highest of those that exist.
+/// The policy's class takes precedence; otherwise the highest existing class of the pods.
 fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Component]) -> i32 {
     let value = |name: &str| world.priority_classes.get(name).copied();
     let named = spec.schedule_priority.as_ref().and_then(|p| p.priority_class_name.as_deref());
@@ -154,8 +159,7 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Create(body))
 }
 
-/// What the object or its policy changed. The target, the epoch and a lifted suspension are the
-/// scheduler's and stay.
+/// Applies changes of the object or its policy. The scheduler's target, epoch and lifted suspension stay.
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
@@ -174,7 +178,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         }
     }
     if entry.is_bound() && entry.is_gang() {
-        // What a running gang asks for is settled; its places are held as they were reserved.
+        // Requests of a running gang are fixed, because its places are held as they were reserved.
         if !mutation::is_on(Mutation::BoundGangEdited) {
             desired["components"] = known["components"].clone();
             desired["replicas"] = known["replicas"].clone();
@@ -187,7 +191,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         }
     }
     let patch = merge_diff(&known, &desired)?;
-    // What was read must still stand: a binding that is bound meanwhile keeps what was reserved for it.
+    // The patch tests what was read: a binding that was bound meanwhile keeps what was reserved for it.
     let version = entry.object.metadata.resource_version.as_deref();
     let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
@@ -201,8 +205,8 @@ fn settle_pod_scheduling(known: &Value, desired: &mut Value) {
     }
 }
 
-/// Whether a run is stopped when its cluster is cut off was settled when it was sent: the member may not have
-/// heard of a change, so a policy that fences more counts from the next run on.
+/// Whether a run is fenced is fixed when it is sent. The member may not know of a later change, so a policy
+/// with stricter fencing applies from the next run on.
 fn settle_fencing(known: &Value, desired: &mut Value) {
     let Some(failover) = desired.get_mut("failover").filter(|failover| failover["cluster"].is_object())
     else {

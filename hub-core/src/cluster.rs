@@ -1,4 +1,4 @@
-//! Member clusters: their hub namespace, whether they are ready, and what the rules of choice know of them.
+//! Member clusters: their namespace on the hub, whether they are ready, and the facts for cluster selection.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -22,17 +22,17 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// When each cluster's agent was last heard, on this process's own monotonic clock: times are what has passed since
-/// the process began. A restarted controller starts every count anew, never shorter.
+/// When each agent's lease was last seen renewed, on this process's monotonic clock. Times are measured from
+/// the start of the process. A restarted controller starts all counts again, so they are never too short.
 #[derive(Debug)]
 pub struct LeaseClock {
-    /// When the leases were first listed: until then each may have been renewed.
+    /// When the leases were first listed: each may have been renewed until then.
     started: Duration,
     heard: BTreeMap<String, Duration>,
 }
 
 impl LeaseClock {
-    /// `started`: not before the leases have been listed.
+    /// `started`: no earlier than the first list of the leases.
     pub fn new(started: Duration) -> Self {
         Self { started, heard: BTreeMap::new() }
     }
@@ -41,13 +41,12 @@ impl LeaseClock {
         self.heard.insert(cluster.to_string(), now);
     }
 
-    /// When the cluster gets no new work any more unless it is heard again.
+    /// When the cluster stops getting new work, unless a renewal is seen.
     pub fn unready_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Duration {
         self.since(cluster) + duration(lease, options) + options.lease_margin
     }
 
-    /// When the cluster counts as lost unless it is heard again: from then on nothing of a fenced job
-    /// runs there.
+    /// When the cluster counts as lost, unless a renewal is seen: from then on nothing of a fenced job runs there.
     pub fn lost_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Duration {
         if mutation::is_on(Mutation::GraceForgotten) {
             return self.since(cluster) + duration(lease, options) / 2;
@@ -65,14 +64,14 @@ impl LeaseClock {
     }
 }
 
-/// What the agent says of its own lease counts where it is longer than what the hub expects.
+/// The duration in the agent's own lease applies if it is longer than the configured one.
 fn duration(lease: Option<&AgentLease>, options: &Options) -> Duration {
     let said = lease.and_then(|lease| lease.duration).unwrap_or_default();
     said.max(options.lease_duration)
 }
 
-/// Makes the cluster's namespace, keeps its condition Ready, says since when its taints move jobs, and marks its
-/// lease while jobs are moved off it.
+/// Creates the cluster's namespace, maintains its condition Ready, sets `timeAdded` of taints that evict
+/// jobs, and marks the lease while jobs are moved off the cluster.
 pub fn plan(
     world: &World,
     intents: &Intents,
@@ -94,16 +93,21 @@ pub fn plan(
     let reported = cluster.status.as_ref().is_some_and(|status| status.report_sequence.is_some());
     writes.extend(date_taints(cluster, now));
     writes.extend(mark_lease(world, intents, name));
+    writes.extend(record_sorted(world, name));
     let lease = world.leases.get(name);
     let alive = at < clock.unready_at(name, lease, options);
-    // A lease that was there before this process counts for a cluster nothing is known of yet; one that was
-    // not ready has to be heard.
+    // A lease that is older than this process counts for a cluster without a condition Ready; a cluster that
+    // was not ready must renew first.
     let heard = clock.ever_heard(name) || ready(cluster) || (known.is_none() && lease.is_some());
     let unsorted = world.is_unsorted(name);
     let (status, message) = match (alive, reported) {
-        (true, _) if unsorted => {
-            ("Unknown", "the hub was restored, and the agent has not removed yet what it knows nothing of")
+        (true, _) if unsorted && world.was_sorted(name) => {
+            ("Unknown", "the agent's lease names an incarnation of the hub that is not this one")
         }
+        (true, _) if unsorted => (
+            "Unknown",
+            "the hub was restored, and the agent has not yet removed the runs that the hub does not know",
+        ),
         (true, true) if heard => ("True", "the agent renews its lease and reports capacity"),
         (true, _) if known.is_none() => ("Unknown", "the agent has not reported yet"),
         (true, _) => return writes,
@@ -128,7 +132,7 @@ pub fn plan(
     writes
 }
 
-/// Taints that move jobs carry the time from which a toleration counts; whoever set one may have left it out.
+/// Sets `timeAdded` of taints that evict jobs, because tolerations count from it and its author may have omitted it.
 fn date_taints(cluster: &Cluster, now: Timestamp) -> Option<Write> {
     let undated = |taint: &ClusterTaint| taint.effect == "NoExecute" && taint.time_added.is_none();
     if !cluster.spec.taints.iter().any(undated) {
@@ -147,9 +151,18 @@ fn date_taints(cluster: &Cluster, now: Timestamp) -> Option<Write> {
     Some(Write::new(Target::Cluster, "", &cluster.name_any(), Verb::Merge(patch)))
 }
 
-/// The mark of loss on the agent's lease. It is set by compare-and-swap on the lease as last seen, so that an
-/// agent that renews at the same moment wins; it goes when the cluster is heard again and no run there is
-/// half taken back.
+/// Records on the Cluster, which its agent cannot write, that the agent has reported to this incarnation of the hub.
+fn record_sorted(world: &World, name: &str) -> Option<Write> {
+    let sorted = world.leases.get(name)?.sorted.as_ref()?;
+    if world.incarnation.as_ref() != Some(sorted) || world.was_sorted(name) {
+        return None;
+    }
+    let patch = json!({"metadata": {"annotations": {names::SORTED_ANNOTATION: sorted}}});
+    Some(Write::new(Target::Cluster, "", name, Verb::Merge(patch)))
+}
+
+/// The mark of loss on the agent's lease. It is set by compare-and-swap on the lease as last seen, so an agent that
+/// renews at the same moment wins. It is removed when a renewal is seen again and no run there is half moved.
 fn mark_lease(world: &World, intents: &Intents, name: &str) -> Option<Write> {
     let lease = world.leases.get(name)?;
     let lost = world.lost.contains(name);
@@ -178,7 +191,7 @@ fn half_moved(world: &World, name: &str) -> bool {
     })
 }
 
-/// What the rules of cluster choice know of a cluster.
+/// The facts about a cluster that cluster selection uses.
 pub fn facts(cluster: &Cluster) -> ClusterFacts {
     let spec = &cluster.spec;
     ClusterFacts {
@@ -193,12 +206,12 @@ pub fn facts(cluster: &Cluster) -> ClusterFacts {
     }
 }
 
-/// Taints with a meaning of their own, against which no toleration stands.
+/// Fleet's own taints, which cannot be tolerated.
 fn is_own(key: &str) -> bool {
     matches!(key, CORDON_TAINT | DRAIN_TAINT | GONE_TAINT)
 }
 
-/// `NoSelect` keeps new work away as `NoSchedule` does.
+/// `NoSelect` keeps new work away like `NoSchedule`.
 fn taint(taint: &ClusterTaint) -> Option<fleet_placement::Taint> {
     if taint.effect == "NoSelect" {
         return convert::taint_from_wire(&ClusterTaint { effect: "NoSchedule".to_string(), ..taint.clone() });

@@ -1,8 +1,8 @@
-//! From a binding to its Works and back: what each member is to have, what the hub's objects say of it,
-//! how a run ends and how a binding is taken down.
+//! Reconciles a binding with its Works: what each member gets, what the hub's objects report, how a run ends,
+//! and how a binding is removed.
 //!
-//! A function of the world and the time. It asks for every write that can be made now; what depends on
-//! another write's answer follows at the next look.
+//! Pure function of (world, now). It returns every write that can be made now; what depends on the outcome of
+//! a write follows in the next reconcile.
 
 mod attempts;
 mod ending;
@@ -44,7 +44,7 @@ use crate::{
 pub use attempts::{Avoid, avoidance, older_runs};
 use attempts::{Stay, stay};
 use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
-pub use fence::{is_gone, is_left_behind};
+pub use fence::{are_cells_in_use, is_gone, is_left_behind, may_be_alive};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
@@ -52,7 +52,10 @@ pub use step::{Pace, Step};
 use step::{delete, delete_work};
 use unit::{UnitPhase, unit};
 
-/// Looks at one binding.
+/// Condition of a binding to a virtual cluster: False while pods of a running job wait for cells.
+const CELLS_ALLOCATED: &str = "CellsAllocated";
+
+/// Reconciles one binding.
 pub fn plan(
     world: &World,
     intents: &Intents,
@@ -63,11 +66,11 @@ pub fn plan(
 ) -> Step {
     let Some(entry) = world.bindings.get(key) else { return Step::default() };
     if !world.objects.contains_key(&entry.kind) {
-        // The kind has not been listed yet: nothing is known of the object.
+        // The kind has not been listed yet, so the state of the object is unknown.
         return Step::default();
     }
     let mut step = Step::default();
-    let given = Given { intents, options };
+    let given = Given { intents, waiting, options };
     match world.bound_object(entry).filter(|object| !object.deleting) {
         None => take_down(world, key, entry, &mut step),
         Some(object) if entry.is_finished() => finished(world, key, entry, object, &mut step, now),
@@ -77,14 +80,16 @@ pub fn plan(
     step
 }
 
-/// What a look is given besides the world.
+/// Inputs of a reconcile besides the world.
 #[derive(Clone, Copy)]
 struct Given<'a> {
     intents: &'a Intents,
+    /// Why the job waits, or some of its pods.
+    waiting: Option<&'a Waiting>,
     options: &'a Options,
 }
 
-/// The object is gone: everything made for it goes, members first.
+/// The object is gone: everything created for it is deleted, in the members first.
 fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     let mut left = false;
     let works = world.works_of(key).filter(|_| !mutation::is_on(Mutation::WorkLeftBehind));
@@ -93,9 +98,7 @@ fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
         delete_work(key, work, step);
         let_go_of_gone(world, key, work, step);
     }
-    for (key, reservation) in world.reservations_of(key) {
-        delete(Target::Reservation, key, &reservation.metadata, step);
-    }
+    ending::drop_reservations(world, key, step);
     if left {
         return;
     }
@@ -106,15 +109,15 @@ fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     delete(Target::Binding, key, &entry.object.metadata, step);
 }
 
-/// A Work or a Reservation whose binding is gone goes too.
+/// Deletes a Work or a Reservation whose binding is gone.
 pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
     let mut step = Step::default();
     let lost = |binding: &fleet_api::reservation::BindingReference| {
         let known = world.bindings.get(&(binding.namespace.clone(), binding.name.clone()));
         known.is_none_or(|entry| entry.uid() != binding.uid)
     };
-    // One whose spec a member has changed still belongs to the binding that gave it its name, which puts it
-    // right.
+    // A Work whose spec a member has changed still belongs to the binding by its name; that binding corrects
+    // it.
     let named = |entry: &BindingEntry| {
         let cluster = fence::cluster_of(&key.0);
         entry.work_name() == key.1 && entry.object.spec.clusters.iter().any(|target| target.name == cluster)
@@ -125,7 +128,7 @@ pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
         delete_work(key, work, &mut step);
         let_go_of_gone(world, key, work, &mut step);
     }
-    // One that was sent and never heard of: its binding went before the answer came.
+    // A Work that was sent and never seen: its binding was deleted before the outcome was known.
     if !world.works.contains_key(key)
         && let Some(sent) = intents.sent.get(key)
         && lost(&sent.binding)
@@ -133,15 +136,15 @@ pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
         step.writes.push(take_name(key, sent));
     }
     if let Some(reservation) = world.reservations.get(key).filter(|r| {
-        // Nodes of cells are kept for nobody's binding.
-        r.spec.cell_nodes.is_empty() && lost(&r.spec.binding)
+        // Reservations of cell nodes belong to no binding.
+        r.spec.cell_nodes.is_empty() && lost(&r.spec.binding) && !fence::are_cells_in_use(world, key, r)
     }) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
     }
     step.writes
 }
 
-/// Not placed: it waits, in its queue or for a cluster, and says why.
+/// Not placed: it waits in its queue or for a cluster, with its reason.
 fn unbound(
     world: &World,
     key: &Key,
@@ -152,7 +155,7 @@ fn unbound(
     now: Timestamp,
 ) {
     for (key, work) in world.works_of(key) {
-        // One of a later epoch belongs to a target that this look does not know yet.
+        // A reservation of a later epoch belongs to a target that this reconcile does not see yet.
         if work.spec.epoch > entry.object.spec.epoch {
             continue;
         }
@@ -171,7 +174,7 @@ fn unbound(
     step.tell(Pace::Reason, told.writes);
 }
 
-/// What a job waits for.
+/// Reports what a job waits for.
 fn tell_wait(
     world: &World,
     key: &Key,
@@ -193,7 +196,7 @@ fn tell_wait(
     let mut desired = known.clone();
     set_conditions(entry, &mut desired, &[scheduled, queuing][..if queued { 2 } else { 1 }], now);
     if let Some(fields) = desired.as_object_mut() {
-        // What was said of a run that is over.
+        // The condition of an earlier run.
         fields.remove("unhealthySince");
         fields.remove("aggregatedStatus");
     }
@@ -217,7 +220,7 @@ fn tell_wait(
     }
 }
 
-/// A job that no cluster takes is told so in an event, once for each reason; waiting for quota is no event.
+/// Reports a job that no cluster admits in an event, once per reason; waiting for quota is no event.
 fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now: Timestamp) {
     let refused = matches!(
         waiting.reason,
@@ -243,13 +246,13 @@ fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now
     }
 }
 
-/// Whether what the object depends on has been listed, so that nothing is left out of its Work.
+/// Whether the dependencies of the object have been listed, so that none is missing from its Work.
 fn dependencies_listed(world: &World, entry: &BindingEntry, object: &Object) -> bool {
     !manifests::has_dependencies(entry, object)
         || crate::kinds::dependencies().iter().all(|kind| world.objects.contains_key(kind))
 }
 
-/// Placed: each target has its Work, and the hub's objects say what the members report.
+/// Placed: each target has its Work, and the hub's objects report what the members report.
 fn bound(
     world: &World,
     key: &Key,
@@ -259,7 +262,7 @@ fn bound(
     step: &mut Step,
     now: Timestamp,
 ) {
-    let Given { intents, options } = given;
+    let Given { intents, waiting, options } = given;
     if entry.is_given_up() {
         take_back(world, intents, key, entry, options, step, now);
         return;
@@ -281,6 +284,7 @@ fn bound(
     let queuing = ("Queuing", "False", Reason::Dequeued, "the job has left its queue");
     let told = &[scheduled, queuing][..if entry.has_left_queue() { 2 } else { 1 }];
     set_conditions(entry, &mut desired, told, now);
+    tell_cells(entry, waiting, &mut desired, now);
     tell_pending(entry, &pending, &mut desired, step, now);
     tell_unsent(entry, &unsent, &mut desired, step, now);
 
@@ -328,7 +332,7 @@ fn bound(
     patch_object_status(world, entry, object, &status, &mut told);
     let running =
         items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
-    // A run that has begun does not go back; its end is told once the result stands.
+    // A run that has begun does not go back; its end is reported once the result is recorded.
     if desired["result"].is_null() {
         let begun = run.started_at.is_some();
         let phase = if running || begun { UnitPhase::Running } else { UnitPhase::Dequeued };
@@ -339,7 +343,7 @@ fn bound(
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
 }
 
-/// A job that its owner wants stopped is over; what has ended has ended.
+/// A job stopped by its owner ends; a job that has ended keeps its result.
 fn or_stopped(ending: Ending, entry: &BindingEntry, object: &Object) -> Ending {
     match (ending, stopped(entry, object)) {
         (Ending::Result(outcome), _) => Ending::Result(outcome),
@@ -348,7 +352,7 @@ fn or_stopped(ending: Ending, entry: &BindingEntry, object: &Object) -> Ending {
     }
 }
 
-/// The end stands on the binding: places go, the member may forget, the unit says how it ended.
+/// The result is recorded: places are released, the member may forget the job, the unit gets its final phase.
 fn finished(
     world: &World,
     key: &Key,
@@ -383,7 +387,26 @@ fn finished(
     }
 }
 
-/// A running job that was edited says that the change waits for its next run, and says no more once none waits.
+/// Reports why some pods of a running job wait for cells, until none does.
+fn tell_cells(
+    entry: &BindingEntry,
+    waiting: Option<&Waiting>,
+    desired: &mut serde_json::Value,
+    now: Timestamp,
+) {
+    let known =
+        entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, CELLS_ALLOCATED));
+    let told = match waiting.filter(|_| entry.object.spec.cells.is_some()) {
+        Some(waiting) => (CELLS_ALLOCATED, "False", waiting.reason, waiting.message.as_str()),
+        None if known.is_some_and(|known| known.status == "False") => {
+            (CELLS_ALLOCATED, "True", Reason::Running, "every pod that has not ended has its cells")
+        }
+        None => return,
+    };
+    set_conditions(entry, desired, &[told], now);
+}
+
+/// Reports that an edit of a running job waits for its next run, until none waits.
 fn tell_pending(
     entry: &BindingEntry,
     pending: &[String],
@@ -395,7 +418,7 @@ fn tell_pending(
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "EditPending"));
     if pending.is_empty() {
         if known.is_some_and(|known| known.status == "True") {
-            let told = ("EditPending", "False", Reason::Running, "the job runs as it stands on the hub");
+            let told = ("EditPending", "False", Reason::Running, "the running job matches its object");
             set_conditions(entry, desired, &[told], now);
         }
         return;
@@ -409,7 +432,7 @@ fn tell_pending(
     }
 }
 
-/// What is not sent stands in a condition, and in an event when it is first seen.
+/// Reports what is not sent in a condition, and in an event when it is first seen.
 fn tell_unsent(
     entry: &BindingEntry,
     unsent: &[String],
@@ -421,8 +444,7 @@ fn tell_unsent(
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Sendable"));
     if unsent.is_empty() {
         if known.is_some_and(|known| known.status == "False") {
-            let told =
-                ("Sendable", "True", Reason::SyncWorkSucceed, "every cluster gets what stands on the hub");
+            let told = ("Sendable", "True", Reason::SyncWorkSucceed, "every cluster gets the current object");
             set_conditions(entry, desired, &[told], now);
         }
         return;
@@ -436,20 +458,20 @@ fn tell_unsent(
     }
 }
 
-/// What dispatching came to.
+/// Result of dispatching.
 #[derive(Default)]
 struct Dispatched {
     /// The reservation whose places the run takes.
     winner: Option<String>,
     /// Fields of the object that wait for the job's next run.
     pending: Vec<String>,
-    /// Clusters that do not get what stands on the hub now, and why.
+    /// Clusters that do not get the current object, and why.
     unsent: Vec<String>,
-    /// Why the run of a gang cannot be what was bound.
+    /// Why the run of a gang cannot be sent as it was bound.
     unsendable: Option<fleet_runs::Eviction>,
 }
 
-/// Makes, changes and deletes Works so that they are what the targets say.
+/// Creates, updates and deletes Works to match the targets.
 fn dispatch(
     world: &World,
     key: &Key,
@@ -475,7 +497,8 @@ fn dispatch(
         let_go_of_gone(world, key, work, step);
     }
     for (work_key, target) in wanted {
-        // One that a member without reservations has not answered holds no places: it has done its work.
+        // A reservation that a member without reservations has not answered holds no places and is no longer
+        // needed.
         let reserves = world.reserves(&target.name);
         let reservation = world
             .reservations_of(key)
@@ -514,14 +537,14 @@ fn dispatch(
                     step.writes.push(Write::new(Target::Work, &work_key.0, &work_key.1, verb));
                 }
             }
-            // It is being cleaned up; a new one is made once it is gone.
+            // It is being cleaned up; a new one is created once it is gone.
             Some(_) => {}
         }
     }
     done
 }
 
-/// The term a Work carries: that of the leader that made it, unless the member refuses it as too old.
+/// The term of a Work: that of the leader that created it, unless the member refuses it as too old.
 fn term_of(world: &World, known: Option<&Work>) -> Option<i64> {
     let Some(work) = known else { return world.term };
     let conditions = work.status.as_ref().map_or(&[][..], |status| &status.conditions);
@@ -538,6 +561,7 @@ fn drop_other_reservations(
 ) {
     for (key, reservation) in world.reservations_of(key) {
         let kept = keep == Some(key.1.as_str()) && reservation.spec.epoch == entry.object.spec.epoch
+            || fence::are_cells_in_use(world, key, reservation)
             || mutation::is_on(Mutation::ReservationKept);
         if !kept {
             delete(Target::Reservation, key, &reservation.metadata, step);

@@ -1,7 +1,7 @@
-//! Emptying a cluster: its gangs move one at a time, the one that loses least first.
+//! Draining a cluster: its gangs move one at a time, the smallest loss first.
 //!
-//! A function of the world and the time. The intent is a taint of the Cluster and what is done stands in the
-//! bindings, so that a drain goes on after a crash of anything.
+//! Pure function of (world, now). The intent is a taint of the Cluster, and progress is recorded in the
+//! bindings, so a drain goes on after any crash.
 
 use fleet_api::{ResourceBinding, binding::RunStatus};
 use fleet_policies::reason::Reason;
@@ -15,15 +15,15 @@ use crate::{
     world::{Key, World, is_drained},
 };
 
-/// Whose turn it is.
+/// The gang to move next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     pub next: Option<(Key, Eviction)>,
-    /// Look again then.
+    /// Reconcile again at this time.
     pub wake: Option<Timestamp>,
 }
 
-/// The next gang to move off a cluster that is drained, when the one before has left it.
+/// The next gang to move off a draining cluster, once the previous one has left it.
 pub fn turn(world: &World, intents: &Intents, name: &str, options: &Options, now: Timestamp) -> Turn {
     if !world.clusters.get(name).is_some_and(is_drained) {
         return Turn::default();
@@ -31,7 +31,7 @@ pub fn turn(world: &World, intents: &Intents, name: &str, options: &Options, now
     let here = |entry: &BindingEntry| entry.object.spec.clusters.iter().any(|target| target.name == name);
     let wait = SignedDuration::try_from(options.drain_interval).unwrap_or(SignedDuration::from_secs(1));
     let pause = |from: Timestamp| Turn { next: None, wake: Some(from + wait) };
-    // One that was asked to leave and has not left yet.
+    // A gang that was evicted and has not left yet.
     let leaving = |key: &Key, entry: &BindingEntry| {
         here(entry) && !entry.is_finished() && (intents.evictions.contains_key(key) || entry.is_given_up())
     };
@@ -60,8 +60,7 @@ pub fn turn(world: &World, intents: &Intents, name: &str, options: &Options, now
     Turn { next: Some((key.clone(), eviction)), wake: Some(now + wait) }
 }
 
-/// What is lost when a run is taken back: time run by what it holds. Devices weigh before cpu, a run that
-/// has not started loses nothing.
+/// Loss when a run is evicted: its run time times what it holds, devices before cpu; 0 before it has started.
 pub fn loss(binding: &ResourceBinding, total: &Resources, now: Timestamp) -> (i64, i64) {
     let run = binding.status.as_ref().and_then(|status| status.run.as_ref());
     let started = run.and_then(|run: &RunStatus| run.started_at.as_ref()?.parse::<Timestamp>().ok());

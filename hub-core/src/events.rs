@@ -1,4 +1,4 @@
-//! Events, with the texts the field knows.
+//! Events, with the established reasons and messages.
 
 use fleet_api::binding::TargetCluster;
 use fleet_policies::reason::Reason;
@@ -9,7 +9,7 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub api_version: &'a str,
@@ -19,7 +19,7 @@ pub struct Subject<'a> {
     pub uid: &'a str,
 }
 
-/// Events about cluster-scoped objects live here, as in Kubernetes.
+/// Namespace of events about cluster-scoped objects, as in Kubernetes.
 const DEFAULT_NAMESPACE: &str = "default";
 
 pub fn normal(subject: &Subject, source: &str, reason: Reason, message: &str, now: jiff::Timestamp) -> Write {
@@ -44,7 +44,7 @@ fn event(
     message: &str,
     now: jiff::Timestamp,
 ) -> Write {
-    // Two events of one moment need two names; one told twice in one moment is one event.
+    // Two events at the same time need two names; the same event reported twice is one event.
     let serial = hash(&[subject.uid, reason.as_str(), message]) & 0xfff;
     let namespace = if subject.namespace.is_empty() { DEFAULT_NAMESPACE } else { subject.namespace };
     let name = format!("{}.{:x}{serial:03x}", subject.name, now.as_nanosecond());
@@ -73,8 +73,8 @@ fn event(
     Write::new(Target::Event, namespace, &name, Verb::Create(body))
 }
 
-/// A warning that is told again: the first creates the event, later ones raise its count. Its name is made of what it
-/// says, so that one told by an earlier process is the same one.
+/// A repeated warning: the first occurrence creates the event, later ones raise its count. Its name is
+/// derived from its content, so a restarted process finds it again.
 pub fn counted(
     subject: &Subject,
     source: &str,

@@ -1,4 +1,4 @@
-//! Which policy governs an object.
+//! Chooses the policy that governs an object.
 
 use fleet_api::policy::PropagationSpec;
 use fleet_policies::choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope};

@@ -1,7 +1,7 @@
-//! What this process has decided or sent and the hub does not show yet.
+//! Decisions and writes of this process that the hub does not show yet.
 //!
-//! Only for the life of a process: a restart loses all of it, and decides anew from what stands on the hub.
-//! Deliberately absent: what to do about any of it, which the rules say.
+//! In memory only: a restart loses them and decides again from the hub's objects. Deliberately absent: how
+//! each is handled, which the rules decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use crate::{
     world::{Key, World},
 };
 
-/// A run that something other than its own binding wants over: a cluster is drained, a quota taken back.
+/// A run to be ended for a reason outside its own binding: a drain or a preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// Of the run that is meant; a later one is not touched.
+    /// Epoch of the run to be ended; later runs are not affected.
     pub epoch: i64,
     pub reason: Reason,
     pub message: String,
@@ -26,16 +26,16 @@ pub struct Eviction {
 
 #[derive(Debug, Default)]
 pub struct Intents {
-    /// Runs that are to end, by binding.
+    /// Runs to be ended, by binding.
     pub evictions: BTreeMap<Key, Eviction>,
-    /// Lost clusters off which a job is to be moved: their leases get the mark of loss first.
+    /// Lost clusters off which a job is to be moved; their leases get the mark of loss first.
     pub to_declare: BTreeSet<String>,
-    /// Works on their way to the hub.
+    /// Works that were sent and not seen yet.
     pub sent: SentWorks,
 }
 
 impl Intents {
-    /// Tells the world what was observed, and drops what it settles.
+    /// Applies an observation to the world, and drops the intents that it settles.
     pub fn observe(&mut self, world: &mut World, observation: Observation) {
         let heard = self.hear(&observation);
         let mut touched = world.observe(observation);
@@ -48,7 +48,7 @@ impl Intents {
         }
     }
 
-    /// Bindings for which the Works of an observation were sent, whatever binding they name now.
+    /// Bindings for which the observed Works were sent, whichever binding their spec names now.
     fn hear(&mut self, observation: &Observation) -> BTreeSet<Key> {
         let Observation::Work(change) = observation else { return BTreeSet::new() };
         let works = change.objects().iter();
@@ -71,7 +71,7 @@ impl Intents {
     }
 }
 
-/// The run that was to end has ended, or its end is noted.
+/// The run to be ended has ended, or its end is recorded.
 fn is_settled(entry: &BindingEntry, asked: &Eviction) -> bool {
     entry.object.spec.epoch != asked.epoch || entry.is_finished() || entry.is_given_up()
 }

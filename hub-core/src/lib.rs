@@ -1,8 +1,8 @@
-//! What the hub's controller knows and decides, without the process around it: observations -> world -> rules -> writes.
+//! State and decisions of the hub's controller: observations -> world -> rules -> writes.
 //!
-//! [`world`] is told of the hub's objects; the rules are functions of it and of the time, and return the writes that
-//! they ask for; [`schedule`] asks the planner who is admitted and where to. Deliberately absent: tasks, clients, clocks, and any
-//! state that a restart could not rebuild by listing.
+//! [`world`] caches and indexes the hub's objects. Reconcilers are pure functions of (world, now) and return
+//! writes. [`schedule`] asks the planner which job is admitted and to which cluster. Deliberately absent:
+//! tasks, clients, clocks, and any state that a restart could not rebuild by listing.
 
 mod asked;
 pub mod binding;
@@ -11,9 +11,9 @@ pub mod cluster;
 pub mod dispatch;
 pub mod drain;
 pub mod events;
+pub mod facts;
 mod governor;
 pub mod intents;
-pub mod kinds;
 pub mod manifests;
 pub mod observation;
 pub mod options;
@@ -22,15 +22,14 @@ mod restore;
 pub mod schedule;
 pub mod sent;
 pub mod spread;
-pub mod status;
 pub mod tree;
 pub mod trees;
 pub mod unclaimed;
 pub mod unqueued;
 pub mod virtual_clusters;
-pub mod wishes;
 pub mod world;
 pub mod writes;
 
+pub use fleet_api::{conditions as status, kinds};
 pub use fleet_planner as planner;
 pub use options::Options;

@@ -1,9 +1,12 @@
-//! What a member is to have for a binding: the governed object and what it depends on, written for that
-//! member.
+//! The manifests that a member gets for a binding: the selected object and its dependencies.
 
-use fleet_api::{Work, names};
+use fleet_api::{
+    Work,
+    binding::Component,
+    names::{self, INCREMENTAL_ANNOTATION},
+};
 use fleet_policies::{
-    pod_security,
+    nesting, pod_security,
     reason::Reason,
     spec,
     workload::{self, DependencyKind},
@@ -20,7 +23,7 @@ use crate::{
     world::{Key, Object, World},
 };
 
-/// The kind under which a dependency is watched.
+/// The kind that is watched for a dependency.
 fn kind_of(dependency: DependencyKind) -> KindRef {
     let kind = dependency.to_string();
     kinds::dependencies()
@@ -29,13 +32,13 @@ fn kind_of(dependency: DependencyKind) -> KindRef {
         .unwrap_or_else(|| kinds::jobs()[0].clone())
 }
 
-/// Whether the object names anything that `propagateDeps` would send along.
+/// Whether the object references anything that `propagateDeps` would send.
 pub fn has_dependencies(entry: &BindingEntry, object: &Object) -> bool {
     entry.object.spec.propagate_deps == Some(true)
         && !workload::dependencies(entry.workload, &object.value).is_empty()
 }
 
-/// What the object names and the hub does not have yet, in a sentence; `None` where nothing is missing.
+/// Referenced objects that are missing on the hub, as a sentence; `None` if there are none.
 pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<String> {
     if entry.object.spec.propagate_deps != Some(true) {
         return None;
@@ -53,20 +56,20 @@ pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<Strin
     (!missing.is_empty()).then(|| format!("not on the hub: {}", missing.join(", ")))
 }
 
-/// What a member is to have, and what of the object waits for the job's next run.
+/// Manifests of a Work, and the changes that wait for the job's next run.
 pub struct Built {
     /// The object first, then its dependencies that exist on the hub.
     pub manifests: Vec<Value>,
-    /// Fields of the object that differ from what runs, such as `spec.tasks`.
+    /// Fields of the object that differ from the running job, such as `spec.tasks`.
     pub pending: Vec<String>,
 }
 
-/// Manifests for `cluster`. Of a gang whose Work stands (`sent`), the object stays what was counted and reserved;
-/// one that was not sent yet must not ask for more than that.
+/// Manifests for `cluster`. If the gang's Work exists (`sent`), the object stays as it was counted and
+/// reserved; otherwise it must not request more than that.
 ///
 /// # Errors
-/// Why nothing is sent: an override that cannot be applied, a pod template beyond what its namespace allows, a job
-/// that was changed after it was bound (`Edited`), or one that is too large.
+/// Why nothing is sent: an override that cannot be applied, a pod security violation, a job that was changed
+/// after it was bound (`Edited`), or one that is too large.
 pub fn build(
     world: &World,
     entry: &BindingEntry,
@@ -87,6 +90,7 @@ pub fn build(
     if entry.is_gang() {
         let running =
             sent.filter(|work| is_of_run(entry, work)).and_then(|work| work.spec.workload.manifests.first());
+        mark_incremental(entry, object, running, &mut governed);
         if let Some(running) = running {
             pending = workload::keep_run(entry.workload, running, &mut governed);
             keep_quota_labels(running, &mut governed);
@@ -107,14 +111,32 @@ pub fn build(
     too_large(&manifests).map_or(Ok(Built { manifests, pending }), Err)
 }
 
-/// What a run holds counts where it was admitted: a label that is edited counts from the next run on.
+/// Marks a job with cells whose pods start one by one; fixed for the whole run.
+fn mark_incremental(entry: &BindingEntry, object: &Object, running: Option<&Value>, governed: &mut Value) {
+    let is_incremental = match running {
+        Some(running) => running["metadata"]["annotations"][INCREMENTAL_ANNOTATION] == "true",
+        None => {
+            entry.object.spec.cells.is_some()
+                && fleet_cell_requests::is_incremental(entry.workload, &object.value)
+        }
+    };
+    if is_incremental {
+        let metadata = &mut governed["metadata"];
+        if !metadata["annotations"].is_object() {
+            metadata["annotations"] = json!({});
+        }
+        metadata["annotations"][INCREMENTAL_ANNOTATION] = "true".into();
+    }
+}
+
+/// Keeps the quota labels of a run: an edited label applies from the next run on.
 fn keep_quota_labels(running: &Value, governed: &mut Value) {
     for label in fleet_quota::QUOTA_LABELS {
         let known = running["metadata"]["labels"].get(label).cloned();
         match known {
             Some(value) => governed["metadata"]["labels"][label] = value,
             None => {
-                // An object without labels stays without: `labels: null` would be a change of what was sent.
+                // An object without labels stays without: `labels: null` would differ from what was sent.
                 if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
                 {
                     labels.remove(label);
@@ -124,15 +146,22 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
     }
 }
 
-/// Whether a Work is that of the binding's present run.
+/// Whether a Work belongs to the binding's current run.
 fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
     work.spec.binding.uid == entry.uid()
         && work.spec.epoch == entry.object.spec.epoch
         && work.metadata.deletion_timestamp.is_none()
 }
 
-/// Why manifests do not go into one Work, naming the largest.
+/// Why the manifests do not fit into one Work, naming the largest, or the one that is nested too deeply.
 fn too_large(manifests: &[Value]) -> Option<Waiting> {
+    for manifest in manifests {
+        if let Err(found) = nesting::check(manifest) {
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let kind = manifest["kind"].as_str().unwrap_or_default();
+            return Some(Waiting::new(Reason::WorkloadTooLarge, format!("{kind} {name}: {found}")));
+        }
+    }
     let sizes: Vec<usize> = manifests.iter().map(size).collect();
     let sum: usize = sizes.iter().sum();
     if sum <= asked::WORK_BYTES_MAX {
@@ -142,14 +171,14 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
     let name = manifests[at]["metadata"]["name"].as_str().unwrap_or_default();
     let kind = manifests[at]["kind"].as_str().unwrap_or_default();
     let message = format!(
-        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {kind} {name} with {largest}; allowed are {} in all",
+        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {kind} {name} with {largest}; allowed: {} in total",
         manifests.len() - 1,
         asked::WORK_BYTES_MAX
     );
     Some(Waiting::new(Reason::WorkloadTooLarge, message))
 }
 
-/// Bytes of a value as JSON, counted without writing it.
+/// Size of a value as JSON, counted without serializing it.
 fn size(value: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -163,28 +192,63 @@ fn size(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // A count cannot fail.
+    // Counting cannot fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// Why the job, as it stands on the hub with what it depends on, could be sent nowhere.
+/// Why the job cannot be sent to any cluster in its current form with its dependencies.
 pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     let object = world.bound_object(entry)?;
     let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
     if let Err(message) = pod_security::check(level, &object.value) {
         return Some(Waiting::new(Reason::PodSecurityViolation, message));
     }
-    if entry.object.spec.propagate_deps != Some(true) {
-        return None;
-    }
     let mut manifests = vec![(*object.value).clone()];
-    for dependency in workload::dependencies(entry.workload, &object.value) {
-        let key = (entry.namespace().to_string(), dependency.name.clone());
-        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
-        manifests.extend(found.map(|found| (*found.value).clone()));
-    }
+    manifests.extend(dependencies(world, entry, object).map(|found| (*found.value).clone()));
     too_large(&manifests)
+}
+
+/// Objects on the hub that are sent with the binding's object.
+fn dependencies<'w>(
+    world: &'w World,
+    entry: &'w BindingEntry,
+    object: &Object,
+) -> impl Iterator<Item = &'w Object> {
+    let depends = entry.object.spec.propagate_deps == Some(true);
+    let needed =
+        if depends { workload::dependencies(entry.workload, &object.value) } else { Default::default() };
+    needed.into_iter().filter_map(|dependency| {
+        let key = (entry.namespace().to_string(), dependency.name.clone());
+        world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting)
+    })
+}
+
+/// The binding's object, and its dependencies that are on the hub.
+pub fn parts<'w>(world: &'w World, entry: &'w BindingEntry, object: &'w Object) -> Vec<&'w Object> {
+    std::iter::once(object).chain(dependencies(world, entry, object)).collect()
+}
+
+/// Requests of a job in the form that overrides give it in `cluster`, if it can be sent there with its dependencies.
+/// Asked before anything is reserved: an override that fails would hold quota for a run that never starts.
+///
+/// # Errors
+/// Why it cannot be sent there.
+pub fn sendable_in(
+    world: &World,
+    entry: &BindingEntry,
+    parts: &[&Object],
+    cluster: &str,
+) -> Result<Vec<Component>, Waiting> {
+    let mut manifests = Vec::new();
+    for part in parts {
+        manifests.push(asked::written(world, entry.namespace(), (*part.value).clone(), cluster)?);
+    }
+    match (too_large(&manifests), manifests.first()) {
+        (Some(why), _) => Err(why),
+        (None, Some(job)) => asked::of_manifest(&entry.kind, job),
+        (None, None) => Ok(Vec::new()),
+    }
 }
 
 /// The spec a binding's Work should have.
@@ -228,13 +292,13 @@ pub fn work_spec(
     body
 }
 
-/// A new Work, with the finalizer by which the agent sees its end through.
+/// A new Work, with the finalizer that keeps it until the agent has cleaned up.
 pub fn work(entry: &BindingEntry, key: &Key, spec: Value) -> Value {
     work_of(entry.uid(), key, spec)
 }
 
-/// A Work that brings nothing about. It takes the name of one that was sent and may still arrive, so that it no
-/// longer can; its end closes the epoch in the member.
+/// A Work without manifests. It takes the name of a Work that was sent and may still arrive, so that the
+/// other one can no longer be created. Its end closes the epoch in the member.
 pub fn empty_work(sent: &SentWork, key: &Key) -> Value {
     let spec = json!({
         "binding": sent.binding,
@@ -258,7 +322,7 @@ fn work_of(binding_uid: &str, key: &Key, spec: Value) -> Value {
     })
 }
 
-/// Status of the governed object in a Work's member, under the Work's own epoch.
+/// Status of the selected object in a Work's member, under the Work's own epoch.
 pub fn reported_status(work: &Work) -> Option<&Value> {
     let status = work.status.as_ref()?;
     if status.observed_epoch != Some(work.spec.epoch) {

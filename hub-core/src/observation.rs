@@ -1,4 +1,4 @@
-//! What is told of the hub: one change of one kind.
+//! Observations of the hub: one change of one kind.
 
 use fleet_api::{
     CellConfiguration, Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree,
@@ -15,7 +15,7 @@ pub use fleet_mirror::Change;
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it lives in one bounded channel; a box would be an allocation an event"
+    reason = "it is stored in one bounded channel; a box would cost an allocation per event"
 )]
 pub enum Observation {
     Object(KindRef, Change<DynamicObject>),
@@ -37,8 +37,7 @@ pub enum Observation {
     PriorityClass(Change<PriorityClass>),
 }
 
-/// Kinds whose first listing the controller waits for before it plans anything, as
-/// [`Observation::listed`] names them.
+/// Kinds whose first list the controller waits for before it plans anything, as named by [`Observation::listed`].
 pub const BASE_KINDS: [&str; 16] = [
     "Policy",
     "ClusterPolicy",
@@ -59,7 +58,7 @@ pub const BASE_KINDS: [&str; 16] = [
 ];
 
 impl Observation {
-    /// The kind that this observation lists, if it is a listing.
+    /// The kind that this observation lists, if it is a list.
     pub fn listed(&self) -> Option<String> {
         use Change::Reset;
         let name = match self {

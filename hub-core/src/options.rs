@@ -1,34 +1,34 @@
-//! What the rules take as given. Every bound and period is here, so that tests can shrink it.
+//! Options of the rules. All limits and periods are here, so that tests can shrink them.
 
 use core::time::Duration;
 
-/// Bounds and periods of the rules.
+/// Limits and periods of the rules.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long a cluster counts as alive after a renewal of its lease was seen.
     pub lease_duration: Duration,
-    /// Added to the duration before a cluster gets no new work: drift of clocks.
+    /// Added to the duration before a cluster stops getting new work, for clock drift.
     pub lease_margin: Duration,
-    /// Added to both before a cluster counts as lost, unless its lease says another time: until then the
-    /// agent has stopped the jobs that may move.
+    /// Added to both before a cluster counts as lost, unless its lease has another value. By then the agent
+    /// has stopped the jobs that may move.
     pub fence_grace: Duration,
-    /// Longest time a gang may take from its binding to its start, unless the job says another.
+    /// Longest time from the binding of a gang to its start, unless the job sets another.
     pub start_timeout: Duration,
-    /// Shortest time between two gangs of one cluster that is drained.
+    /// Least time between two gangs that leave a draining cluster.
     pub drain_interval: Duration,
-    /// How long a cluster is chosen last for a job after it failed that job once; doubles with each failure.
+    /// How long a cluster is chosen last for a job that failed there once; doubles with each failure.
     pub avoid_base: Duration,
-    /// Time a reservation lives in the member without its Work.
+    /// How long a reservation is held in the member without its Work.
     pub reservation_ttl: Duration,
-    /// First pause after every candidate refused a job; doubles up to `backoff_max`.
+    /// First back-off after every candidate refused a job; doubles up to `backoff_max`.
     pub backoff_base: Duration,
     pub backoff_max: Duration,
-    /// Runs of one job before a failure of it is final, under a policy with application failover.
+    /// Runs of one job before a failure is final, under a policy with application failover.
     pub attempts_limit: usize,
 }
 
 impl Options {
-    /// The part that the rules of a run ask for.
+    /// The limits that the rules of a run use.
     pub fn run_limits(&self) -> fleet_runs::Limits {
         let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         fleet_runs::Limits {
@@ -44,7 +44,7 @@ impl Default for Options {
         let runs = fleet_runs::Limits::default();
         let duration = |ms: i64| Duration::from_millis(ms.unsigned_abs());
         Self {
-            lease_duration: Duration::from_secs(40),
+            lease_duration: fleet_api::names::LEASE_DURATION,
             lease_margin: Duration::from_secs(10),
             fence_grace: Duration::from_secs(20),
             start_timeout: duration(runs.start_timeout_ms),

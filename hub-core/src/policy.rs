@@ -1,4 +1,4 @@
-//! The conditions of a policy, which tell its author what is wrong.
+//! The conditions of a policy, which report its mistakes to the author.
 
 mod effects;
 
@@ -13,8 +13,8 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// Tells the author of a policy whether it is acted on: `Valid` where a rule is broken, `Effective` where it holds and
-/// yet does nothing, or not all that it says. `unserved` are kinds that the hub was asked for and does not serve.
+/// Conditions of a policy: `Valid` is False if a rule is broken. `Effective` is False if a valid policy has
+/// no effect, or only a part of it. `unserved` are kinds that the hub does not serve.
 pub fn plan<T>(
     world: &World,
     unserved: &BTreeMap<(String, String), T>,
@@ -25,7 +25,7 @@ pub fn plan<T>(
     let Some(entry) = world.policies.get(&(scope, key.clone())) else { return Vec::new() };
     let valid = match entry.violations.first() {
         Some(first) => ("Valid", "False", Reason::PolicyInvalid, first.clone()),
-        None => ("Valid", "True", Reason::ApplyPolicySucceed, "the policy is acted on".to_string()),
+        None => ("Valid", "True", Reason::ApplyPolicySucceed, "the policy is in effect".to_string()),
     };
     let effective = match effects::lacking(world, &|id| unserved.contains_key(id), entry) {
         Some((reason, message)) => ("Effective", "False", reason, message),
@@ -33,11 +33,11 @@ pub fn plan<T>(
             "Effective",
             "True",
             Reason::ApplyPolicySucceed,
-            "objects are selected, and all that the policy names is there".to_string(),
+            "the policy selects objects, and everything that it names exists".to_string(),
         ),
     };
-    // A policy without fault is the rule; saying so on each would be a write for nothing.
-    let told: Vec<_> = [valid, effective]
+    // Most policies are valid; writing the condition on each would be a wasted write.
+    let wanted: Vec<_> = [valid, effective]
         .into_iter()
         .filter(|(kind, status, ..)| *status == "False" || find_condition(&entry.conditions, kind).is_some())
         .collect();
@@ -48,10 +48,10 @@ pub fn plan<T>(
                 || c.observed_generation != Some(entry.generation)
         })
     };
-    if !told.iter().any(is_new) {
+    if !wanted.iter().any(is_new) {
         return Vec::new();
     }
-    let conditions: Vec<Value> = told
+    let conditions: Vec<Value> = wanted
         .iter()
         .map(|(kind, status, reason, message)| {
             let known = find_condition(&entry.conditions, kind);
@@ -71,9 +71,8 @@ pub fn plan<T>(
         name: &key.1,
         uid: &entry.rule.uid,
     };
-    // A policy is often applied before its objects: that alone is no warning.
-    let warned =
-        told.iter().filter(|told| told.1 == "False" && told.2 != Reason::SelectsNothing && is_new(told));
+    // A policy is often applied before its objects, so an empty selection alone is no warning.
+    let warned = wanted.iter().filter(|c| c.1 == "False" && c.2 != Reason::SelectsNothing && is_new(c));
     let warnings: Vec<Write> = warned
         .map(|(_, _, reason, message)| {
             crate::events::warning(&subject, "fleet-controller", *reason, message, now)

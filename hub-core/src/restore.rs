@@ -1,9 +1,8 @@
-//! State handed from a run that is over to the next one: values of its last status become labels of the
-//! job and environment of its containers.
+//! State preservation: values of the last run's status become labels of the next run and environment variables.
 
 use std::collections::BTreeMap;
 
-use fleet_policies::{reason::Reason, spec::StatePreservation, workload};
+use fleet_policies::{names::may_carry_state, reason::Reason, spec::StatePreservation, workload};
 use jsonpath_rust::JsonPath;
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ const ENV_PREFIX: &str = "FLEET_RESTORE_";
 /// Longest value of a label.
 const LABEL_MAX: usize = 63;
 
-/// What the policy's rules find in the last status of a run, by alias.
+/// The values that the policy's rules find in the last status of a run, by alias.
 pub(crate) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
     let (Some(failover), Some(status)) = (&entry.failover, status) else { return BTreeMap::new() };
     let of_application = failover.application.as_ref().and_then(|a| a.state_preservation.as_ref());
@@ -31,9 +30,9 @@ pub(crate) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>)
     found.collect()
 }
 
-/// The first value at a path; texts as they are, other values as JSON.
+/// The first value at a path; strings unchanged, other values as JSON.
 fn find(status: &Value, path: &str) -> Option<String> {
-    // A policy from before the rule of `fleet_policies::spec` may still be held by a binding.
+    // A binding may still have a policy that is older than the rule of `fleet_policies::spec`.
     if !fleet_policies::spec::is_plain_json_path(path) {
         return None;
     }
@@ -45,7 +44,7 @@ fn find(status: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// `{.a.b}`, as Kubernetes writes a path, in the form of the standard: `$.a.b`.
+/// Converts Kubernetes' form `{.a.b}` to the standard form `$.a.b`.
 fn standard(path: &str) -> String {
     let path = path.trim();
     let path = path.strip_prefix('{').and_then(|path| path.strip_suffix('}')).unwrap_or(path);
@@ -56,7 +55,7 @@ fn standard(path: &str) -> String {
     }
 }
 
-/// Gives an object for a member what the runs before it left. A later run's values stand over an earlier's.
+/// Adds the preserved state of earlier runs to an object for a member. Values of later runs take precedence.
 pub(crate) fn hand_over(entry: &BindingEntry, object: &mut Value) {
     let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
     let state: BTreeMap<&String, &String> = attempts.flat_map(|attempt| &attempt.preserved_state).collect();
@@ -64,8 +63,9 @@ pub(crate) fn hand_over(entry: &BindingEntry, object: &mut Value) {
         return;
     }
     for (alias, value) in &state {
-        // What is no value of a label is in the environment all the same.
-        if is_label_value(value) {
+        // A value that is not a valid label is still in the environment. A binding may still have a policy that is
+        // older than the rule of `fleet_policies::spec`.
+        if is_label_value(value) && may_carry_state(alias) {
             object["metadata"]["labels"][alias.as_str()] = json!(value);
         }
     }

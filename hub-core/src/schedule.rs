@@ -1,14 +1,17 @@
-//! The planner in its place: the world's objects become its inputs, its decisions become writes.
+//! Connects the planner: objects of the world become its inputs, its decisions become writes.
 //!
-//! Each binding of a gang is one job of the [`planner`](fleet_planner). What stands on the hub is told to it
-//! again whenever it changes, so that a restart needs no more than a listing.
+//! Each binding of a gang is one job of the [`planner`](fleet_planner). Its inputs are updated whenever the
+//! hub's objects change, so a restart needs only a list.
 
 mod cells;
 mod facts;
 mod inputs;
 mod remains;
 mod requests;
-mod verify;
+mod silence;
+#[cfg(test)]
+mod tests;
+mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -16,13 +19,14 @@ use std::sync::{Arc, Weak};
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{cells::AccessRules, reservation::ReservationPhase};
 use fleet_cells::config::ClusterConfig;
+use fleet_planner::verify;
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     binding::BindingEntry,
-    claim,
+    claim, dispatch,
     intents::{Eviction, Intents},
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
@@ -33,51 +37,55 @@ use crate::{
 pub(crate) use facts::cluster_of;
 use facts::{components_in, is_next, member};
 pub use facts::{job_id, key_of};
+pub use fleet_planner::verify::Violation;
 use requests::{ask, bind, whole};
-pub use verify::Violation;
+use silence::Silence;
 
-/// How long jobs wait that a plan would have placed which was not sent.
+/// How long jobs wait that a rejected plan would have placed.
 const REFUSED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The planner and what stands between it and the world.
+/// The planner and its state between plans.
 #[derive(Default)]
 pub struct Scheduler {
     planner: Planner,
-    /// Reservations and bindings on their way to the hub: the cluster meant.
+    /// Reservations and binds that were sent and not seen yet, with their cluster.
     asking: BTreeMap<Key, String>,
     /// Equal bindings share one shape.
     shapes: BTreeMap<Arc<str>, Weak<JobShape>>,
     shape_count: u64,
-    /// Shapes left when those of no job were last dropped.
+    /// Number of shapes when unused ones were last dropped.
     shapes_left: usize,
     /// Runs that are over and still count, by the name of their binding.
     remains: BTreeMap<Key, BTreeSet<JobId>>,
-    /// Why objects that are no jobs are on no cluster.
+    /// Why objects that are not jobs are on no cluster.
     plain: BTreeMap<Key, Waiting>,
     plain_told: BTreeSet<Key>,
-    /// When what is known of a job says something else by the time alone.
+    /// When the inputs of a job change by time alone.
     rereads: BTreeSet<(Timestamp, Key)>,
+    silence: Silence,
     /// Who may use which virtual cluster.
     cell_access: AccessRules,
-    /// The configuration of cells as it was given, before its trees had members.
+    /// The configuration of cells as written, before its trees got members.
     cell_config: Option<ClusterConfig>,
+    /// What overrides make of waiting jobs.
+    verdicts: verdicts::Verdicts,
     options: Options,
 }
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Debug, Default)]
 pub struct Pass {
     pub writes: Vec<(Key, Write)>,
     /// Bindings whose reason for waiting changed.
     pub told: BTreeSet<Key>,
-    /// Pass again then.
+    /// Run the next pass at this time.
     pub wake: Option<Timestamp>,
     pub more: bool,
-    /// Jobs that the plan places, also when it is not sent.
+    /// Number of jobs that the plan places, even if it is not sent.
     pub started: usize,
-    /// By which rule runs are ended to make room.
+    /// Rules by which runs are preempted.
     pub evicted: Vec<TakeRule>,
-    /// What the plan would have broken; then nothing of it is sent.
+    /// Invariants that the plan would break; if there are any, nothing of it is sent.
     pub violations: Vec<Violation>,
 }
 
@@ -92,9 +100,11 @@ impl Scheduler {
         Self { planner: Planner::new(settings), options: options.clone(), ..Self::default() }
     }
 
-    /// Why a binding waits, as last seen.
+    /// Why a binding waits, as of the last pass; for a bound one, why some of its pods wait.
     pub fn waiting(&self, key: &Key) -> Option<&Waiting> {
-        self.planner.waiting(&job_id(key)).or_else(|| self.plain.get(key))
+        let id = job_id(key);
+        let of_queue = self.planner.waiting(&id).or_else(|| self.planner.partly_waiting(&id));
+        of_queue.or_else(|| self.plain.get(key))
     }
 
     pub fn ledger(&self) -> Option<&Ledger> {
@@ -105,7 +115,7 @@ impl Scheduler {
         &self.planner
     }
 
-    /// A new tree, or none and why.
+    /// Sets a new tree, or none and why.
     pub fn set_tree(
         &mut self,
         tree: Option<Arc<QuotaTree>>,
@@ -119,7 +129,7 @@ impl Scheduler {
         world.leaves.clear();
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
-            // A leaf may say which virtual cluster its jobs are of.
+            // A leaf may name the virtual cluster of its jobs.
             if self.planner.cells().is_some() {
                 self.look(world, intents, &key, now);
             }
@@ -132,7 +142,7 @@ impl Scheduler {
         self.planner.set_policy(path, policy);
     }
 
-    /// Takes in where one binding stands now.
+    /// Updates the planner's inputs for one binding.
     pub fn look(&mut self, world: &mut World, intents: &Intents, key: &Key, now: Timestamp) {
         self.count_remains(world, key, now);
         match self.job(world, intents, key, now) {
@@ -144,6 +154,7 @@ impl Scheduler {
                 self.planner.remove_job(&job_id(key), now.as_millisecond());
                 if !world.bindings.contains_key(key) {
                     self.plain.remove(key);
+                    self.silence.forget(key);
                 }
             }
         }
@@ -163,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// Answers of members to one binding's reservations: binds it, or lets it go on.
+    /// Handles members' answers to one binding's reservations: binds it, or tries another cluster.
     pub fn answers(&mut self, world: &World, key: &Key, now: Timestamp) -> Vec<Write> {
         let Some(entry) = world.bindings.get(key).filter(|entry| !entry.is_bound() && !entry.is_finished())
         else {
@@ -172,7 +183,7 @@ impl Scheduler {
         if world.bound_object(entry).is_none_or(|object| object.deleting) {
             return Vec::new();
         }
-        // One that was edited is asked for again once its binding says so.
+        // After an edit, places are requested again once the binding is up to date.
         let Some(object) = world.bound_object(entry).filter(|object| claim::is_current(world, entry, object))
         else {
             return Vec::new();
@@ -184,7 +195,7 @@ impl Scheduler {
                 continue;
             }
             let cluster = cluster_of(&place.0);
-            // What was asked for before the job was changed is asked for again.
+            // Places that were requested before the job was changed are requested again.
             let current = is_next(entry, reservation)
                 && components_in(world, entry, object, cluster)
                     .is_ok_and(|components| components == reservation.spec.components);
@@ -196,37 +207,51 @@ impl Scheduler {
                 let uid = reservation.metadata.uid.clone().unwrap_or_default();
                 Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid })
             };
-            // A member that does not reserve has nothing to answer: there the reservation only says what is meant.
+            // A member without reservations gives no answer; its reservation only records the intent.
             let phase = match status.and_then(|status| status.phase) {
                 None if current && !lost && !world.reserves(cluster) => Some(ReservationPhase::Reserved),
                 phase => phase,
             };
             match phase {
-                // Asked for by a controller that has died since, and written only now, when others have the quota.
+                // Requested by a controller that has died since, and written only now, when other jobs have
+                // the quota.
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
+                    self.silence.answered(key, cluster, now);
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
                         let cells = self.cell_binding(key);
                         return vec![bind(entry, whole(&reservation.spec.components, &cluster), cells, now)];
                     }
                 }
-                None if current && !lost => {}
+                None if current && !lost => {
+                    let due = self.silence.due(key, reservation.metadata.uid.as_deref(), cluster, now);
+                    if now < due {
+                        self.rereads.insert((due, key.clone()));
+                        continue;
+                    }
+                    self.silence.missed(key, cluster, now);
+                    answered(Answer::Refused { message: "it has not answered the reservation".to_string() });
+                    writes.push(delete());
+                }
                 phase => {
                     if current && phase.is_some() {
+                        self.silence.answered(key, cluster, now);
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
                         answered(Answer::Refused { message });
-                        let (_, at_fault) = cells::ungiven(reservation);
+                        let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
                         let until = (now + REFUSED_PAUSE * 3).as_millisecond();
                         self.planner.doubt_cell_nodes(cluster, at_fault, until);
                     }
-                    writes.push(delete());
+                    if !dispatch::are_cells_in_use(world, place, reservation) {
+                        writes.push(delete());
+                    }
                 }
             }
         }
         writes
     }
 
-    /// Whether the quota of a queued job that holds places is more than its tree allows with all that is held now.
+    /// Whether a queued job that holds places exceeds the quota together with everything else that is held.
     fn is_over_quota(&self, key: &Key, entry: &BindingEntry) -> bool {
         let Some(ledger) = self.planner.ledger().filter(|_| entry.is_suspended()) else { return false };
         !mutation::is_on(Mutation::QuotaNotCounted)
@@ -234,23 +259,23 @@ impl Scheduler {
             && verify::over_quota(ledger, &job_id(key), &entry.total, &mut BTreeMap::new()).is_some()
     }
 
-    /// The reservation of a binding stands on the hub, or could not be made.
+    /// The reservation of a binding exists on the hub, or could not be created.
     pub fn asked(&mut self, world: &mut World, intents: &Intents, key: &Key, now: Timestamp) {
         self.asking.remove(key);
         self.look(world, intents, key, now);
     }
 
-    /// The server did not take a job's reservation or binding: it is looked at again after a pause.
+    /// The write of a job's reservation or bind failed: it is retried after a back-off.
     pub fn hold(&mut self, key: &Key, until: Timestamp, now: Timestamp) {
         self.planner.hold_back(&job_id(key), until.as_millisecond(), now.as_millisecond());
     }
 
-    /// Sends an object that may be on several clusters where it should be.
+    /// Places an object that may be on several clusters.
     pub fn spread(&mut self, world: &mut World, key: &Key, now: Timestamp) -> Option<Write> {
-        self.count(world);
+        self.count(world, now);
         let entry = world.bindings.get(key).filter(|entry| !entry.is_gang())?;
         world.bound_object(entry).filter(|object| !object.deleting)?;
-        // A job that was sent is not sent again because the set of clusters has changed.
+        // A job that was sent is not sent again when the set of clusters changes.
         if entry.is_finished() || (entry.workload.is_job() && entry.is_bound()) {
             return None;
         }
@@ -265,7 +290,7 @@ impl Scheduler {
                 (targets != entry.object.spec.clusters).then(|| bind(entry, targets, None, now))
             }
             Err(waiting) => {
-                // With no other place open, a drain takes it off all the same.
+                // A drain removes it even if no other cluster admits it.
                 let withdrawn = entry.is_bound()
                     && waiting.reason == Reason::ClusterNotAdmitted
                     && entry.object.spec.clusters.iter().all(|target| leaving.contains(&target.name));
@@ -286,24 +311,30 @@ impl Scheduler {
         }
     }
 
-    /// Members that reported or changed.
-    fn count(&mut self, world: &mut World) {
+    /// Updates members that reported or changed.
+    fn count(&mut self, world: &mut World, now: Timestamp) {
+        world.recount.append(&mut self.silence.take_changed(now));
         for name in std::mem::take(&mut world.recount) {
             match member(world, &name) {
-                Some(member) => self.planner.set_cluster(&name, member),
+                Some(mut member) => {
+                    member.facts.ready &= !self.silence.is_muted(&name, now);
+                    self.planner.set_cluster(&name, member);
+                }
                 None => self.planner.remove_cluster(&name),
             }
             self.tell_cell_nodes(world, &name);
         }
     }
 
-    /// One plan over everything that waits.
+    /// Makes one plan over everything that waits.
     pub fn pass(&mut self, world: &mut World, intents: &mut Intents, now: Timestamp) -> Pass {
-        self.count(world);
+        self.count(world, now);
         self.resolve_cells(world, intents, now);
         while let Some((_, key)) = self.rereads.first().filter(|(due, _)| *due <= now).cloned() {
             self.rereads.pop_first();
             self.look(world, intents, &key, now);
+            // It may have waited too long for an answer.
+            world.mark(Dirty::Binding(key));
         }
         let tree = self.planner.quota().map(|quota| quota.tree().clone());
         let mut plan = self.planner.plan(now.as_millisecond());
@@ -316,7 +347,7 @@ impl Scheduler {
             plan.decisions.clear();
             plan.wake_ms = earliest(plan.wake_ms, Some((now + REFUSED_PAUSE).as_millisecond()));
         }
-        let reread = self.rereads.first().map(|(due, _)| *due);
+        let reread = earliest(self.rereads.first().map(|(due, _)| *due), self.silence.next_end());
         let mut pass = Pass {
             told: std::mem::take(&mut self.plain_told),
             wake: earliest(plan.wake_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()), reread),
@@ -328,12 +359,12 @@ impl Scheduler {
         pass.told.extend(plan.told.iter().map(key_of));
         for decision in plan.decisions {
             let (job, cluster) = match decision {
-                // Where the member has nothing to reserve, the reservation is the word that stands before the
-                // binding: a controller that comes next counts the job from it, and binds it itself.
+                // For a member without reservations, the reservation records the intent before the bind: the
+                // next controller counts the job by it and binds the job itself.
                 Decision::Ask { job, cluster } | Decision::Bind { job, cluster } => (job, cluster),
                 Decision::Regroup { job, cluster } => {
                     let key = key_of(&job);
-                    let writes = self.regroup(world, &key, &cluster);
+                    let writes = self.regroup(world, &key, &cluster, now);
                     pass.writes.extend(writes.into_iter().map(|write| (key.clone(), write)));
                     continue;
                 }
@@ -354,21 +385,22 @@ impl Scheduler {
             let key = key_of(&job);
             let Some(entry) = world.bindings.get(&key) else { continue };
             let Some(object) = world.bound_object(entry) else { continue };
-            // What cannot be sent there any more is told at the next look.
+            // Whatever can no longer be sent there is reported in the next reconcile.
             let Ok(components) = components_in(world, entry, object, &cluster) else {
                 world.mark(Dirty::Binding(key));
                 continue;
             };
             let cells = self.planner.cell_groups(&job);
-            let write = ask(entry, &components, &cells, &cluster, &self.options, world.term);
+            let places = (&components[..], &cells[..], self.planner.components_without_cells(&job));
+            let write = ask(entry, places, &cluster, &self.options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }
         pass
     }
 
-    /// The invariants that a plan would break: then nothing of it is sent, and what it would have placed waits for a
-    /// moment.
+    /// Checks the invariants. If the plan would break one, nothing of it is sent, and the jobs that it would
+    /// have placed wait for a moment.
     fn refuse(&mut self, world: &World, decisions: &[Decision], now: Timestamp) -> Vec<Violation> {
         let known = |job: &JobId| {
             let key = key_of(job);
@@ -393,8 +425,8 @@ impl Scheduler {
     }
 }
 
-/// Asks for the end of a run that makes room for another job; its binding notes it in one write, from which on
-/// it is only taken back, whatever happens to this process.
+/// Evicts a run for another job. Its binding records this in one write; from then on it is only evicted,
+/// even after a restart of this process.
 fn evict(
     world: &mut World,
     intents: &mut Intents,
@@ -406,7 +438,7 @@ fn evict(
 ) -> Option<Key> {
     let entry = world.bindings.get(key).filter(|entry| entry.is_bound() && !entry.is_finished())?;
     let message = format!(
-        "makes room for {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
+        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
         rule.as_str(),
         lost_work_ms / 1000
     );

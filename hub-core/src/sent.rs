@@ -1,7 +1,6 @@
-//! Works that were sent and of which nothing has been heard: a run of theirs may have begun.
+//! Works that were sent and whose outcome is unknown: a run of theirs may have begun.
 //!
-//! Only for the life of a process: one that starts lists what stands. Deliberately absent: what to do about
-//! them, which is `dispatch`'s.
+//! In memory only: a restarted process lists the existing Works. How they are handled: `dispatch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,7 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// What a Work that is on its way is to bring about.
+/// A Work that was sent and not seen yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentWork {
     pub binding: BindingReference,
@@ -34,7 +33,7 @@ pub struct SentWorks {
 }
 
 impl SentWorks {
-    /// A write is on its way.
+    /// Records that a write was sent.
     pub fn note(&mut self, write: &Write) {
         let (Target::Work, Verb::Create(body)) = (&write.target, &write.verb) else { return };
         let spec = &body["spec"];
@@ -47,7 +46,7 @@ impl SentWorks {
         self.works.insert(key, sent);
     }
 
-    /// What has become of the Work is known.
+    /// The outcome of the write is known.
     pub fn heard(&mut self, work: &Key) -> Option<Key> {
         let binding = self.works.remove(work)?.binding_key();
         if let Some(works) = self.by_binding.get_mut(&binding) {

@@ -1,7 +1,7 @@
-//! Objects that may be on several clusters: every one of them (Duplicated), or their replicas divided.
+//! Objects for several clusters: copied to each one (Duplicated), or with divided replicas.
 //!
-//! Such objects do not queue and reserve nothing; what is divided stays divided as it is until the number
-//! of replicas, the policy or the set of clusters asks for something else.
+//! Such objects do not queue and have no reservations. A division stays as it is until the number of
+//! replicas, the policy or the set of clusters changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::{
     planner::{Room, Rooms, Waiting},
 };
 
-/// Replicas beyond which the room of one cluster is not counted.
+/// Above this number of replicas, a cluster's capacity is not counted further.
 const COUNTED_REPLICAS: i64 = 100_000;
 
-/// The targets an object should have now.
+/// The desired targets of an object.
 ///
 /// # Errors
 /// Why it has none.
@@ -34,15 +34,15 @@ pub fn targets(
     let facts: Vec<ClusterFacts> = known.iter().map(|(_, room)| room.facts.clone()).collect();
     let current: BTreeMap<String, i64> =
         entry.object.spec.clusters.iter().map(|target| (target.name.clone(), target.replicas)).collect();
-    // What is held stays where it is, whatever taints say; a cluster that is gone holds nothing.
+    // Replicas stay where they are despite new taints; a cluster that is gone has none.
     let held: Vec<String> = current.keys().filter(|name| !gone.contains(*name)).cloned().collect();
     let groups = affinity::admitted_groups(&entry.placement, &facts, &held);
-    // Groups are alternatives: the first one with a cluster serves.
+    // Groups are alternatives: the first one with a cluster is used.
     let admitted =
         groups.into_iter().map(|group| group.clusters).find(|names| !names.is_empty()).unwrap_or_default();
     if admitted.is_empty() {
-        let message = format!("0 of {} clusters are open to the object", facts.len());
-        return Err(Waiting { reason: Reason::ClusterNotAdmitted, message });
+        let message = format!("0 of {} clusters admit the object", facts.len());
+        return Err(Waiting::new(Reason::ClusterNotAdmitted, message));
     }
     let replicas = entry.object.spec.replicas;
     let scheduling = entry.placement.replica_scheduling.clone().unwrap_or_default();
@@ -79,7 +79,7 @@ fn divide(
     let by_room = scheduling.replica_division_preference == Some(ReplicaDivisionPreference::Aggregated)
         || weights.dynamic_weight.is_some();
     if by_room && !current.is_empty() && current.values().sum::<i64>() == replicas {
-        // The room that it takes itself is not seen yet when it is looked at again.
+        // Capacity that the object itself takes is not visible yet when it is reconciled again.
         return Ok(current);
     }
     let room_for = |name: &String| {
@@ -112,17 +112,15 @@ fn divide(
     Ok(division::divide(replicas, &listed, tie))
 }
 
-/// How many more replicas a cluster has room for.
+/// How many more replicas fit into a cluster.
 fn replicas_in(room: &Room, entry: &BindingEntry) -> i64 {
     let Some(component) = entry.gang.components.first() else { return 0 };
-    // Not cut to the replicas asked for: as weights, what is free counts beyond them.
+    // Not limited to the requested replicas: as weights, all free capacity counts.
     room.pods_of(&component.shape, COUNTED_REPLICAS)
 }
 
 fn short(replicas: i64, available: &[(String, i64)]) -> Waiting {
     let rooms: Vec<String> = available.iter().map(|(name, n)| format!("{name}: {n}")).collect();
-    Waiting {
-        reason: Reason::NoClusterFits,
-        message: format!("{replicas} replicas are asked for and there is room for {}", rooms.join(", ")),
-    }
+    let message = format!("requested {replicas} replicas; free capacity: {}", rooms.join(", "));
+    Waiting::new(Reason::NoClusterFits, message)
 }

@@ -1,4 +1,4 @@
-//! The Queue objects made from the quota tree, and what they and the tree say of their use.
+//! The Queue objects of the quota tree, and the use that Queues and tree report.
 
 use fleet_api::patch::merge_diff;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::{
 /// Waiting jobs listed in a queue's status; the rest are only counted.
 const LISTED_ITEMS: usize = 10;
 
-const QUEUE_API: &str = "scheduling.x-k8s.io/v1alpha1";
+pub(crate) const QUEUE_API: &str = "scheduling.x-k8s.io/v1alpha1";
 
 /// Queue objects by the full name of their quota node.
 fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
@@ -38,7 +38,7 @@ fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
     found
 }
 
-/// Makes a Queue for each node of the tree and deletes those of nodes that are gone.
+/// Creates a Queue for each node of the tree, and deletes those of nodes that are gone.
 pub fn plan_queues(world: &World, tree: Option<&QuotaTree>, access: &AccessRules) -> Vec<Write> {
     let mut writes = Vec::new();
     if !world.namespaces.contains_key(names::QUEUE_NAMESPACE) {
@@ -58,7 +58,7 @@ pub fn plan_queues(world: &World, tree: Option<&QuotaTree>, access: &AccessRules
         }
     }
     for (path, queues) in known {
-        // The oldest of a path stays, should a crash have made two.
+        // If a crash has created two Queues of a path, the oldest stays.
         let keep = usize::from(wanted.contains(path));
         for (key, queue) in queues.into_iter().skip(keep) {
             if queue.metadata.deletion_timestamp.is_none() {
@@ -70,7 +70,7 @@ pub fn plan_queues(world: &World, tree: Option<&QuotaTree>, access: &AccessRules
     writes
 }
 
-/// What the admission policy of the hub is told of a leaf that only some may submit to; nothing for any other node.
+/// Labels and annotations of a leaf with restricted submitters, for the hub's admission policy.
 struct Gate {
     label: Option<&'static str>,
     submitters: Option<String>,
@@ -80,7 +80,7 @@ struct Gate {
 impl Gate {
     fn of(tree: &QuotaTree, id: NodeId, access: &AccessRules) -> Self {
         let node = tree.node(id);
-        // Whose jobs go to the virtual cluster of the leaf must be of its submitters as well.
+        // Submitters of the leaf must also be submitters of its virtual cluster.
         let vc = node.attributes.get(names::VIRTUAL_CLUSTER_LABEL).and_then(|vc| access.get(vc));
         let lists: Vec<String> =
             tree.submitters(id).into_iter().chain(vc.and_then(VcAccess::subjects)).collect();
@@ -97,7 +97,7 @@ impl Gate {
         ]
     }
 
-    /// Brings a queue in line that says something else.
+    /// The patch that updates a Queue; `None` if it is up to date.
     fn patch(&self, key: &Key, queue: &Queue) -> Option<Write> {
         let label = queue.labels().get(names::RESTRICTED_LABEL).map(String::as_str);
         let known = self.annotations().map(|(name, _)| queue.annotations().get(name));
@@ -146,10 +146,10 @@ pub fn queue_policies(world: &World) -> BTreeMap<String, (String, Option<i64>)> 
         .collect()
 }
 
-/// What queues and tree say of their use.
+/// Statuses of Queues and tree.
 #[derive(Debug, Default)]
 pub struct Summaries {
-    /// Where it changed.
+    /// Writes for those that changed.
     pub writes: Vec<Write>,
     pub counts: Vec<QueueCount>,
 }
@@ -237,7 +237,7 @@ fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
         .collect()
 }
 
-/// What is known of each node's use.
+/// Use of each node.
 struct Sums<'a> {
     ledger: &'a fleet_quota::Ledger,
     waiting: &'a BTreeMap<NodeId, i64>,
@@ -253,7 +253,7 @@ fn node_status(sums: &Sums<'_>, id: NodeId) -> Value {
         request.add(asked);
     }
     let unqueued = sums.unqueued.get(&id).filter(|sum| sum.jobs > 0);
-    // Of resources that the tree does not name nothing is used.
+    // Resources that the tree does not name count as unused.
     let known = unqueued.map_or_else(Resources::new, |sum| {
         Resources::from_pairs(
             sum.resources
@@ -280,7 +280,7 @@ fn node_status(sums: &Sums<'_>, id: NodeId) -> Value {
     status
 }
 
-/// Resource to quantity, jobs included where there are any.
+/// Resource to quantity, with the number of jobs if there are any.
 fn amounts(resources: &Resources, jobs: i64) -> Map<String, Value> {
     let mut map: Map<String, Value> = Map::new();
     for (name, amount) in resources.iter().filter(|(name, _)| name.as_str() != MAX_JOBS) {

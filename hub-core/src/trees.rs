@@ -1,8 +1,8 @@
-//! Which ElasticQuotaTree is in force, and what the objects say of it.
+//! Which ElasticQuotaTree is in force, and the conditions of the tree objects.
 //!
-//! In force is the oldest usable tree in kube-system. Where none is usable, the last one that was stays in force; it
-//! is kept in `status.inForce` of its object, so that a restart knows it too. A tree too large for that is forgotten
-//! by a restart that finds it broken.
+//! In force is the oldest usable tree in kube-system. If none is usable, the last usable one stays in force.
+//! It is kept in `status.inForce` of its object and survives a restart. A tree too large for the status is
+//! lost by a restart while its object is invalid.
 
 #[cfg(test)]
 mod tests;
@@ -25,19 +25,19 @@ use crate::{
 
 const TREE_API: &str = "scheduling.sigs.k8s.io/v1beta1";
 const SOURCE: &str = "fleet-controller";
-/// Largest tree that its status repeats, in bytes of JSON: an object has little more than a megabyte in all.
+/// Largest tree that is copied to its status, in bytes of JSON: the limit of an object is near 1 MB.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// What was last read from the tree objects.
+/// The last state of the tree objects.
 #[derive(Default)]
 pub struct Trees {
     readings: BTreeMap<Key, Reading>,
     in_force: Option<InForce>,
-    /// Why no tree is in force although there is one.
+    /// Why no tree is in force although one exists.
     trouble: Option<String>,
 }
 
-/// One object as it was read at one generation.
+/// One object, parsed at one generation.
 struct Reading {
     id: (String, i64),
     built: Result<Built, String>,
@@ -53,18 +53,18 @@ struct InForce {
     key: Key,
     uid: String,
     generation: i64,
-    /// As the object writes it.
+    /// As written in the object.
     root: Value,
 }
 
-/// A change of the tree in force: `Some(None)` takes it away.
+/// A change of the tree in force: `Some(None)` removes it.
 pub type TreeChange = Option<Option<Arc<QuotaTree>>>;
 
-/// A condition to be told: type, status, reason, message.
-type Told = (&'static str, &'static str, Reason, String);
+/// A condition: type, status, reason, message.
+type Wanted = (&'static str, &'static str, Reason, String);
 
 impl Trees {
-    /// Reads the trees and finds the one in force.
+    /// Parses the trees and selects the one in force.
     pub fn read(&mut self, world: &World) -> TreeChange {
         let candidates = candidates(world);
         self.read_all(&candidates);
@@ -104,12 +104,12 @@ impl Trees {
         Some(None)
     }
 
-    /// Why no tree is in force although there is one, naming it.
+    /// Why no tree is in force although one exists; names the object.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// The object whose tree is in force.
+    /// The object that provides the tree in force.
     pub fn holder<'w>(&self, world: &'w World) -> Option<&'w ElasticQuotaTree> {
         let known = self.in_force.as_ref()?;
         world.trees.get(&known.key).filter(|tree| tree.uid().unwrap_or_default() == known.uid)
@@ -125,20 +125,20 @@ impl Trees {
         }
     }
 
-    /// Conditions and warning events of every tree object, and what is in force.
+    /// Conditions and warning events of every tree object, and the tree in force.
     pub fn plan_conditions(&self, world: &World, now: Timestamp) -> Vec<Write> {
         let mut writes = Vec::new();
         for (tree_key, tree) in world.trees.iter() {
             if tree.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let told = self.told(tree_key, tree);
-            writes.extend(self.status(tree_key, tree, &told, now));
+            let conditions = self.conditions(tree_key, tree);
+            writes.extend(self.status(tree_key, tree, &conditions, now));
         }
         writes
     }
 
-    fn told(&self, tree_key: &Key, tree: &ElasticQuotaTree) -> Vec<Told> {
+    fn conditions(&self, tree_key: &Key, tree: &ElasticQuotaTree) -> Vec<Wanted> {
         let known = self.in_force.as_ref();
         match self.readings.get(tree_key).map(|reading| &reading.built) {
             Some(Err(error)) => {
@@ -167,11 +167,11 @@ impl Trees {
         }
     }
 
-    fn status(&self, key: &Key, tree: &ElasticQuotaTree, told: &[Told], now: Timestamp) -> Option<Write> {
+    fn status(&self, key: &Key, tree: &ElasticQuotaTree, wanted: &[Wanted], now: Timestamp) -> Option<Write> {
         let generation = tree.metadata.generation;
-        let conditions = tree.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let moved = told.iter().any(|(kind, status, _, message)| {
-            find_condition(conditions, kind).is_none_or(|c| {
+        let known = tree.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let moved = wanted.iter().any(|(kind, status, _, message)| {
+            find_condition(known, kind).is_none_or(|c| {
                 c.status != *status
                     || c.message != crate::status::cut(message)
                     || c.observed_generation != generation
@@ -179,16 +179,16 @@ impl Trees {
         });
         let kept = tree.status.as_ref().and_then(|status| status.in_force.as_ref());
         let kept = kept.map_or(Value::Null, |kept| json!(kept));
-        let in_force = self.in_force.as_ref().filter(|known| known.key == *key);
+        let in_force = self.in_force.as_ref().filter(|holder| holder.key == *key);
         let in_force = in_force.map_or(Value::Null, InForce::kept);
         let patch = merge_diff(&kept, &in_force);
         if !moved && patch.is_none() {
             return None;
         }
-        let fresh: Vec<Value> = told
+        let fresh: Vec<Value> = wanted
             .iter()
             .map(|(kind, status, reason, message)| {
-                let known = find_condition(conditions, kind);
+                let known = find_condition(known, kind);
                 let mut condition = condition(kind, status, *reason, message, known, now);
                 condition["observedGeneration"] = json!(generation);
                 condition
@@ -202,12 +202,12 @@ impl Trees {
         if !moved {
             return Some(write);
         }
-        Some(write.then(warnings(key, tree, told, now)))
+        Some(write.then(warnings(key, tree, wanted, now)))
     }
 }
 
 /// An event for each condition that is False.
-fn warnings(key: &Key, tree: &ElasticQuotaTree, told: &[Told], now: Timestamp) -> Vec<Write> {
+fn warnings(key: &Key, tree: &ElasticQuotaTree, conditions: &[Wanted], now: Timestamp) -> Vec<Write> {
     let uid = tree.uid().unwrap_or_default();
     let subject = events::Subject {
         api_version: TREE_API,
@@ -216,7 +216,7 @@ fn warnings(key: &Key, tree: &ElasticQuotaTree, told: &[Told], now: Timestamp) -
         name: &key.1,
         uid: &uid,
     };
-    let broken = told.iter().filter(|(_, status, ..)| *status == "False");
+    let broken = conditions.iter().filter(|(_, status, ..)| *status == "False");
     broken.map(|(_, _, reason, message)| events::warning(&subject, SOURCE, *reason, message, now)).collect()
 }
 
@@ -240,7 +240,7 @@ impl InForce {
         self.key == other.key && self.uid == other.uid && self.generation == other.generation
     }
 
-    /// What the status keeps of it; null where it is too large.
+    /// The copy for the status; null if it is too large.
     fn kept(&self) -> Value {
         match self.root.to_string().len() <= MAX_KEPT {
             true => json!({"generation": self.generation, "root": self.root}),
@@ -277,7 +277,7 @@ fn id(tree: &ElasticQuotaTree) -> (String, i64) {
     (tree.uid().unwrap_or_default(), tree.metadata.generation.unwrap_or(0))
 }
 
-/// Trees that may be in force, the oldest first.
+/// Trees that may come into force, the oldest first.
 fn candidates(world: &World) -> Vec<&ElasticQuotaTree> {
     let here =
         world.trees.values().filter(|tree| tree.namespace().as_deref() == Some(names::QUOTA_NAMESPACE));

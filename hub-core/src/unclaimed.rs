@@ -1,9 +1,9 @@
-//! Jobs that no binding speaks for: which reason they wait by, told in their status and by an event.
+//! Jobs without a binding: the reason is reported in the job's status and by an event.
 //!
-//! `NoPolicy`, `PolicyInvalid` and `InvalidWorkload` stand in the job's own status, so that a reader of the job sees
-//! them as its state; they go when the job is governed. Each is told once a generation of the object; the event counts.
-//! A restart forgets the counts. Jobs of Kubernetes' own batch API get the event alone: on a hub that runs them
-//! itself their status is another controller's.
+//! `NoPolicy`, `PolicyInvalid` and `InvalidWorkload` are conditions in the job's own status, so kubectl shows
+//! them as its state. They are removed when a policy governs the job. Each event is reported once per
+//! generation of the object and then counted; a restart forgets the counts. Jobs of Kubernetes' batch API get
+//! only the event: on a hub that runs them itself, their status belongs to another controller.
 
 #[cfg(test)]
 mod tests;
@@ -29,16 +29,16 @@ use crate::{
 };
 
 const SOURCE: &str = "fleet-controller";
-/// Reasons that stand in a job's status only while they hold.
+/// Reasons that are in a job's status only while they hold.
 const OWN: [Reason; 3] = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
 
-/// What was told of the jobs that have no binding.
+/// The reasons reported for jobs without a binding.
 #[derive(Default)]
 pub struct Unclaimed {
-    told: BTreeMap<(KindRef, Key), Told>,
+    reported: BTreeMap<(KindRef, Key), Reported>,
 }
 
-struct Told {
+struct Reported {
     uid: String,
     generation: i64,
     reason: Reason,
@@ -47,18 +47,18 @@ struct Told {
 }
 
 impl Unclaimed {
-    /// What must be written so that the object says why it has no binding, or no longer says it.
+    /// Writes that report why the object has no binding, or remove an outdated reason.
     pub fn plan(&mut self, world: &World, kind: &KindRef, key: &Key, now: Timestamp) -> Vec<Write> {
         let id = (kind.clone(), key.clone());
         let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else {
-            self.told.remove(&id);
+            self.reported.remove(&id);
             return Vec::new();
         };
         let Some((reason, message)) = trouble(world, kind, key, object) else {
-            self.told.remove(&id);
+            self.reported.remove(&id);
             return clear(kind, key, object).into_iter().collect();
         };
-        // The status of a job that has a binding is what its binding says.
+        // The status of a job with a binding comes from that binding.
         let binding = world.binding_key(kind, key);
         let own = kind.status && !world.bindings.contains_key(&binding);
         let status = mark(kind.workload(), &object.value["status"], reason, &message, now);
@@ -74,7 +74,7 @@ impl Unclaimed {
         }
     }
 
-    /// The event, once a generation. `says_so`: the status had it before this process knew.
+    /// The event, once per generation. `says_so`: the status already had the reason when this process started.
     fn tell(
         &mut self,
         id: (KindRef, Key),
@@ -85,12 +85,11 @@ impl Unclaimed {
         now: Timestamp,
     ) -> Option<Write> {
         let generation = object.value["metadata"]["generation"].as_i64().unwrap_or(0);
-        let known = self.told.get(&id);
-        let known =
-            known.filter(|told| told.uid == object.uid && told.reason == reason && told.message == message);
+        let known = self.reported.get(&id);
+        let known = known.filter(|r| r.uid == object.uid && r.reason == reason && r.message == message);
         let count = match known {
-            Some(told) if told.generation == generation => return None,
-            Some(told) => told.count + 1,
+            Some(reported) if reported.generation == generation => return None,
+            Some(reported) => reported.count + 1,
             None => 1,
         };
         let restarted = known.is_none() && says_so;
@@ -104,26 +103,27 @@ impl Unclaimed {
         };
         let event = events::counted(&subject, SOURCE, reason, &message, count, now);
         let uid = object.uid.clone();
-        self.told.insert(id, Told { uid, generation, reason, message, count });
+        self.reported.insert(id, Reported { uid, generation, reason, message, count });
         (!restarted).then_some(event)
     }
 }
 
-/// Why the object has no binding, or should have none; `None` where it has one or needs none.
+/// Why the object has no binding, or should have none; `None` if it has one or needs none.
 fn trouble(world: &World, kind: &KindRef, key: &Key, object: &Object) -> Option<(Reason, String)> {
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
     if governor::governor(world, kind, key, object, known).is_none() {
-        // A run that nobody governs any more goes on; one that is not Fleet's to run is nobody's business.
+        // A run that lost its policy goes on; objects that Fleet does not run are ignored.
         let waits = !known.is_some_and(has_begun) && waits_for_a_policy(kind, key, object);
         return waits.then(|| no_policy(world, kind, key, object));
     }
     let error = workload::check(kind.workload(), &object.value).err().map(|error| error.to_string());
-    let wish = || crate::wishes::check(kind.workload(), &object.value).err().map(|error| error.to_string());
-    Some((Reason::InvalidWorkload, error.or_else(wish)?))
+    let request =
+        || fleet_cell_requests::check(kind.workload(), &object.value).err().map(|error| error.to_string());
+    Some((Reason::InvalidWorkload, error.or_else(request)?))
 }
 
-/// Only jobs that somebody wrote by hand: not what a controller on the hub makes of its own objects.
+/// Only jobs that users created, not objects that a controller on the hub created.
 fn waits_for_a_policy(kind: &KindRef, key: &Key, object: &Object) -> bool {
     let owners = object.value["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
     let owned = owners.iter().any(|owner| owner["controller"] == true);
@@ -147,7 +147,7 @@ fn no_policy(world: &World, kind: &KindRef, key: &Key, object: &Object) -> (Reas
             PolicyScope::Namespaced => format!("PropagationPolicy {namespace}/{name}"),
             PolicyScope::Cluster => format!("ClusterPropagationPolicy {name}"),
         };
-        Some(format!("{name}, which selects it, is not acted on: {violation}"))
+        Some(format!("{name}, which selects it, has no effect: {violation}"))
     });
     match broken {
         Some(message) => (Reason::PolicyInvalid, message),
@@ -161,8 +161,7 @@ fn no_policy(world: &World, kind: &KindRef, key: &Key, object: &Object) -> (Reas
     }
 }
 
-/// The status with the reason in it, as the kind says such things; `None` where it stands there already or is not
-/// Fleet's to write.
+/// The status with the reason, in the kind's form; `None` if it has the reason or Fleet may not write it.
 fn mark(kind: WorkloadKind, known: &Value, reason: Reason, message: &str, now: Timestamp) -> Option<Value> {
     if says(known, reason, message) {
         return None;
@@ -182,7 +181,7 @@ fn mark(kind: WorkloadKind, known: &Value, reason: Reason, message: &str, now: T
     })
 }
 
-/// Takes the reasons out of a status that no longer hold.
+/// Removes reasons from a status that no longer hold.
 fn clear(kind: &KindRef, key: &Key, object: &Object) -> Option<Write> {
     let status = &object.value["status"];
     let is_own = |text: &Value| OWN.iter().any(|reason| text == reason.as_str());
@@ -212,8 +211,8 @@ fn without_own(conditions: &Value) -> Vec<Value> {
     list.iter().filter(|condition| !is_own(condition)).cloned().collect()
 }
 
-/// What becomes of a binding whose object no policy governs: a run goes on and follows nobody, what waits leaves its
-/// queue. A policy that only became invalid keeps what it had.
+/// Releases a binding whose object has no policy any more: a run goes on without a policy, a waiting job
+/// leaves its queue. A policy that only became invalid keeps its bindings.
 pub(crate) fn release(world: &World, entry: &BindingEntry) -> Option<Write> {
     let claim = &entry.object.spec.policy;
     let key = (claim.namespace.clone(), claim.name.clone());
@@ -231,12 +230,12 @@ pub(crate) fn release(world: &World, entry: &BindingEntry) -> Option<Write> {
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
 }
 
-/// A run was begun: the binding remembers its epoch, and perhaps an old run is still ending.
+/// A run was started: the binding has its epoch, and an old run may still be ending.
 fn has_begun(entry: &BindingEntry) -> bool {
     entry.is_bound() || entry.object.spec.epoch > 0 || entry.is_finished()
 }
 
-/// Deletes the binding of a job that never ran: it leaves its queue.
+/// Deletes the binding of a job that never ran, so it leaves its queue.
 pub(crate) fn take_down(entry: &BindingEntry) -> Option<Write> {
     if has_begun(entry) || entry.object.metadata.deletion_timestamp.is_some() {
         return None;

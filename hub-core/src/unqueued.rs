@@ -1,6 +1,6 @@
-//! What runs without having queued. Such jobs are placed at once, whatever their quota's max: their policy does not
-//! ask for a queue. What they use is not `used` of the quota, which never exceeds its max (invariant 3); it stands
-//! beside it, and a queued job is admitted only where both leave room.
+//! Use of jobs without a queue. Their policy does not ask for one, so they are placed at once, whatever the
+//! max of their quota. Their use is not part of the quota's `used`, which never exceeds its max (invariant
+//! 3). It is reported beside it, and a queued job is admitted only if both leave enough.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,12 @@ pub struct Unqueued {
     pub jobs: i64,
 }
 
-/// Whether the job never waits in a queue: its policy does not say `suspension.scheduling`. Admission leaves the
-/// field as `false`.
+/// Whether the job never waits in a queue: its policy does not set `suspension.scheduling`.
 pub fn is_unqueued(entry: &BindingEntry) -> bool {
     entry.object.spec.suspension.as_ref().is_none_or(|suspension| suspension.scheduling.is_none())
 }
 
-/// The sums, for each node that has any.
+/// The sums of each node that has any.
 pub fn by_node(world: &World, ledger: &Ledger) -> BTreeMap<NodeId, Unqueued> {
     let mut sums: BTreeMap<NodeId, Unqueued> = BTreeMap::new();
     for (key, _) in world.bindings.iter().filter(|(_, entry)| is_unqueued(entry)) {

@@ -1,11 +1,12 @@
-//! Which CellConfiguration is in force, and the VirtualClusters that are made from it.
+//! Which CellConfiguration is in force, and the VirtualClusters of it.
 //!
-//! In force is the oldest valid configuration. Where none is valid, the last one that was stays in force; it is kept in
-//! `status.inForce` of its object, so that a restart knows it too. One too large for that is forgotten by a restart that
-//! finds it broken. Deliberately absent: who gets which cell; of that the planner tells (`uses`).
+//! In force is the oldest valid configuration. If none is valid, the last valid one stays in force. It is
+//! kept in `status.inForce` of its object and survives a restart. A configuration too large for the status is
+//! lost by a restart while its object is invalid. The planner decides which job gets which cell (`uses`).
 
 mod objects;
 mod permits;
+mod queues;
 #[cfg(test)]
 mod tests;
 pub mod uses;
@@ -41,25 +42,26 @@ use crate::{
 };
 
 pub use objects::{plan_objects, plan_statuses};
+pub use queues::{plan_queue_statuses, plan_queues};
 
 const API: &str = "fleet.dev/v1alpha1";
 const SOURCE: &str = "fleet-controller";
 const NODES_PERMITTED: &str = "NodesPermitted";
-/// Largest configuration that its status repeats, in bytes of JSON: an object has little more than a megabyte in all.
+/// Largest configuration that is copied to its status, in bytes of JSON: the limit of an object is near 1 MB.
 const MAX_KEPT: usize = 512 * 1024;
-/// Mistakes that a condition names; the others are counted.
+/// Mistakes that a condition names; further ones are counted.
 const TOLD_ERRORS: usize = 5;
 
-/// What was last read from the configuration objects.
+/// The last state of the configuration objects.
 #[derive(Default)]
 pub struct Configurations {
     readings: BTreeMap<String, Reading>,
     in_force: Option<InForce>,
-    /// Why no configuration is in force although there is one.
+    /// Why no configuration is in force although one exists.
     trouble: Option<String>,
 }
 
-/// One object as it was read at one generation, with the members that were known then.
+/// One object, parsed at one generation, with the members known at that time.
 struct Reading {
     uid: String,
     generation: i64,
@@ -67,21 +69,21 @@ struct Reading {
     built: Result<Arc<Valid>, String>,
 }
 
-/// A configuration that holds together.
+/// A valid configuration.
 #[derive(Debug)]
 pub struct Valid {
-    /// Each tree names its member, as soon as that is known.
+    /// Each tree names its member as soon as it is known.
     pub config: ClusterConfig,
     /// Who may use which virtual cluster.
     pub access: AccessRules,
-    /// Trees of which it is not known which member has them.
+    /// Trees whose member is unknown.
     unnamed: Vec<ConfigError>,
     nodes: Vec<NodeName>,
-    /// What its virtual clusters have while nobody uses anything and all is good.
+    /// Status of its virtual clusters while they are unused and all nodes are good.
     idle: BTreeMap<String, VcStatus>,
 }
 
-/// The configuration by which cells are given.
+/// The configuration by which cells are allocated.
 #[derive(Clone, Debug)]
 pub struct InForce {
     /// Name of its object.
@@ -91,11 +93,11 @@ pub struct InForce {
     pub valid: Arc<Valid>,
 }
 
-/// A change of the configuration in force: `Some(None)` takes it away.
+/// A change of the configuration in force: `Some(None)` removes it.
 pub type ConfigurationChange = Option<Option<Arc<Valid>>>;
 
 impl Configurations {
-    /// Reads the configurations and finds the one in force.
+    /// Parses the configurations and selects the one in force.
     pub fn read(&mut self, world: &World) -> ConfigurationChange {
         let candidates = candidates(world);
         self.read_all(&candidates, world);
@@ -110,7 +112,7 @@ impl Configurations {
             Some(InForce { name: object.name_any(), uid, generation, valid })
         });
         let found = valid.or_else(|| {
-            // What is in force stays, also when its object is gone: others are there and none of them is valid.
+            // The configuration in force stays if its object is deleted while other, invalid ones exist.
             self.in_force.clone().or_else(|| candidates.iter().find_map(|object| kept(object)))
         });
         self.trouble = match found {
@@ -135,12 +137,12 @@ impl Configurations {
         Some(Some(valid))
     }
 
-    /// The configuration by which cells are given.
+    /// The configuration by which cells are allocated.
     pub fn in_force(&self) -> Option<&InForce> {
         self.in_force.as_ref()
     }
 
-    /// Why no configuration is in force although there is one, naming it.
+    /// Why no configuration is in force although one exists; names the object.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -162,15 +164,14 @@ impl Configurations {
         }
     }
 
-    /// Members with the nodes that are known of each: those that their reports name, and those that the configuration in
-    /// force has given them.
+    /// Members with their known nodes: from their reports, and from the configuration in force.
     fn members(&self, candidates: &[&CellConfiguration], world: &World) -> Members {
         let kept = || candidates.iter().find_map(|object| kept(object)).map(|kept| kept.valid);
         let before = self.in_force.as_ref().map(|known| Arc::clone(&known.valid)).or_else(kept);
         members(world.clusters.values(), before.iter().flat_map(|valid| &valid.nodes))
     }
 
-    /// Conditions and warning events of every configuration object, and what is in force.
+    /// Conditions and warning events of every configuration object, and the configuration in force.
     pub fn plan_conditions(&self, world: &World, now: Timestamp) -> Vec<Write> {
         let alive = world.cell_configurations.values();
         let alive = alive.filter(|object| object.metadata.deletion_timestamp.is_none());
@@ -178,7 +179,7 @@ impl Configurations {
     }
 
     /// Status, reason and message of the condition `Valid`.
-    fn told(&self, object: &CellConfiguration, world: &World) -> (&'static str, Reason, String) {
+    fn valid_condition(&self, object: &CellConfiguration, world: &World) -> (&'static str, Reason, String) {
         let name = object.name_any();
         let known = self.in_force.as_ref();
         match self.readings.get(&name).map(|reading| &reading.built) {
@@ -199,11 +200,11 @@ impl Configurations {
     }
 
     fn status(&self, object: &CellConfiguration, world: &World, now: Timestamp) -> Option<Write> {
-        let (status, reason, message) = self.told(object, world);
+        let (status, reason, message) = self.valid_condition(object, world);
         let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let own = self.in_force.as_ref().filter(|known| known.name == object.name_any());
-        let was_told = find_condition(conditions, NODES_PERMITTED).is_some();
-        let permitted = own.and_then(|_| permits::told(world, was_told));
+        let was_set = find_condition(conditions, NODES_PERMITTED).is_some();
+        let permitted = own.and_then(|_| permits::nodes_permitted(world, was_set));
         let (valid, moved) = renewed(object, ("Valid", status, reason, &message), now);
         let permitted = permitted.map(|(status, message)| {
             renewed(object, (NODES_PERMITTED, status, Reason::NotPermitted, &message), now).0
@@ -214,7 +215,7 @@ impl Configurations {
         if let Some(known) = own {
             after["virtualClusters"] = json!(known.valid.config.virtual_clusters.len());
             after["nodes"] = json!(known.valid.nodes.len());
-            // What the planner tells stands beside it.
+            // The planner's report is added to it.
             if let Some(bad) = before.get("badNodes") {
                 after["badNodes"] = bad.clone();
             }
@@ -241,7 +242,7 @@ impl Configurations {
     }
 }
 
-/// A condition of the object as it should stand, and whether that is another one: type, status, reason, message.
+/// The desired condition of the object, and whether it differs: type, status, reason, message.
 fn renewed(
     object: &CellConfiguration,
     (name, status, reason, message): (&str, &str, Reason, &str),
@@ -272,7 +273,7 @@ fn in_force_instead(known: Option<&InForce>, own: &str) -> String {
 }
 
 impl InForce {
-    /// What the status keeps of it; none where it is too large.
+    /// The copy for the status; `None` if it is too large.
     fn kept(&self) -> Option<Value> {
         let spec = CellConfigurationSpec::of(&self.valid.config);
         let mut kept = json!({
@@ -286,7 +287,7 @@ impl InForce {
         (kept.to_string().len() <= MAX_KEPT).then_some(kept)
     }
 
-    /// What each virtual cluster has while nobody uses anything.
+    /// Status of each virtual cluster while it is unused.
     pub fn idle(&self) -> &BTreeMap<String, VcStatus> {
         &self.valid.idle
     }
@@ -310,7 +311,7 @@ impl Valid {
         self.config.physical_cluster.physical_cells.iter().all(|tree| !tree.cluster.is_empty())
     }
 
-    /// What people should know of a configuration that is in force.
+    /// Remarks on a configuration in force.
     fn remarks(&self, world: &World) -> String {
         let trees = self.config.physical_cluster.physical_cells.iter();
         let absent: BTreeSet<&str> = trees
@@ -320,10 +321,11 @@ impl Valid {
         let mut remarks = "the configuration is in force".to_string();
         if !absent.is_empty() {
             let names = absent.into_iter().collect::<Vec<_>>().join(", ");
-            remarks.push_str(&format!("; not joined yet, so that its cells are bad: {names}"));
+            remarks.push_str(&format!("; its cells are bad because these members have not joined: {names}"));
         }
         if !self.unnamed.is_empty() {
-            remarks.push_str(&format!("; bad until a member has their nodes: {}", sentence(&self.unnamed)));
+            remarks
+                .push_str(&format!("; bad until a member reports their nodes: {}", sentence(&self.unnamed)));
         }
         remarks
     }
@@ -360,7 +362,7 @@ fn id(object: &CellConfiguration) -> (String, i64) {
     (object.uid().unwrap_or_default(), object.metadata.generation.unwrap_or(0))
 }
 
-/// Configurations that may be in force, the oldest first.
+/// Configurations that may come into force, the oldest first.
 fn candidates(world: &World) -> Vec<&CellConfiguration> {
     let all = world.cell_configurations.values();
     let mut alive: Vec<&CellConfiguration> =

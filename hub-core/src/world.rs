@@ -1,14 +1,14 @@
-//! What the controller knows of the hub: every object it watches, indexed as the planners ask for it.
+//! The controller's cache of the hub: every watched object, with indexes for the planners.
 //!
-//! Index and cache: [`fleet_mirror`] says what stands on the hub, from observations in any order and twice if need
-//! be; `observe` files it, `marks` says what must be looked at again. Deliberately absent: decisions and IO.
+//! [`fleet_mirror`] merges observations, which may come in any order and twice, into the current objects;
+//! `observe` files them, and `marks` records what must be reconciled. Deliberately absent: decisions and IO.
 
 mod kept;
 mod marks;
+mod mirrors;
 mod observe;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ use fleet_policies::pod_security::Level;
 use crate::{binding::BindingEntry, kinds::KindRef};
 
 pub use kept::{AgentLease, Key, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
-use told::Told;
+use mirrors::Mirrors;
 
-/// Something to look at again.
+/// Something to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dirty {
-    /// A propagated object: which policy governs it, does its binding say what it should.
+    /// A propagated object: which policy governs it, and whether its binding is up to date.
     Object(KindRef, Key),
-    /// One binding: its works, its status, its end.
+    /// One binding: its Works, its status, its end.
     Binding(Key),
     Cluster(String),
     /// The quota tree and its Queue objects.
@@ -42,18 +42,20 @@ pub enum Dirty {
     Orphan(Key),
 }
 
-/// Everything known.
+/// The cached state of the hub.
 #[derive(Default)]
 pub struct World {
     pub objects: BTreeMap<KindRef, Mirror<Object>>,
     pub policies: BTreeMap<(PolicyScope, Key), PolicyEntry>,
-    /// Policies that say in their status that something they name is not there, or that they select nothing.
+    /// Policies whose status reports that something they name is missing, or that they select nothing.
     idle_policies: BTreeSet<(PolicyScope, Key)>,
     /// The rules of all valid policies, rebuilt when one changes.
     pub rules: Vec<PolicyRule>,
     overrides: BTreeMap<(PolicyScope, Key), OverridePolicy>,
-    /// All override policies, as the rules take them.
+    /// All override policies, in the form of the rules.
     pub override_list: Vec<OverridePolicy>,
+    /// Changes with the list.
+    pub override_version: u64,
     pub bindings: Mirror<BindingEntry>,
     pub units: Mirror<QueueUnit>,
     pub queues: Mirror<Queue>,
@@ -71,30 +73,30 @@ pub struct World {
     works_of: BTreeMap<Key, BTreeSet<Key>>,
     /// Full path of the quota leaf of each queued binding.
     pub leaves: BTreeMap<Key, String>,
-    /// Clusters whose room must be counted anew.
+    /// Clusters whose free capacity must be recomputed.
     pub recount: BTreeSet<String>,
-    /// Renewals of agents' leases seen since the last look: cluster names.
+    /// Clusters whose lease renewals were seen since the last reconcile.
     pub renewed: BTreeSet<String>,
     /// The agents' leases by cluster.
     pub leases: BTreeMap<String, AgentLease>,
     leases_listed: bool,
-    /// Clusters that are lost now, by the process's own clock.
+    /// Clusters that are lost, by this process's clock.
     pub lost: BTreeSet<String>,
-    /// Term of the leader that this process is; none where there is no election.
+    /// Term of this leader; `None` without leader election.
     pub term: Option<i64>,
     dirty: BTreeSet<Dirty>,
-    /// Bindings that the observation which is being taken in touches.
+    /// Bindings affected by the current observation.
     touched: BTreeSet<Key>,
-    told: Told,
-    /// The hub's store went back in time: whatever is remembered of it may be wrong, and all is learnt anew.
+    mirrors: Mirrors,
+    /// The hub's store was restored: cached state may be wrong, and everything is listed again.
     pub restored: bool,
-    /// Which incarnation of its state the hub says it is.
+    /// The hub's incarnation.
     pub incarnation: Option<String>,
-    /// Works and Reservations seen without their binding. They are judged a moment later: the binding may
-    /// be on its way.
+    /// Works and Reservations seen without their binding. They are reconciled a moment later, because the
+    /// binding may not have been seen yet.
     pub orphans: BTreeSet<Key>,
-    /// Set when capacity, quota or the set of waiting jobs changed: a scheduling pass may find something.
-    /// Changes of one binding set it when the scheduler looks at it.
+    /// Set when capacity, quota or the set of waiting jobs changed, so a scheduling pass may find something.
+    /// For changes of one binding the scheduler sets it.
     pub schedule: bool,
 }
 
@@ -103,15 +105,15 @@ impl World {
         self.objects.get(kind)?.get(key)
     }
 
-    /// The object a binding is about, if it is still the same one.
+    /// The object of a binding, if it is still the same one.
     pub fn bound_object(&self, entry: &BindingEntry) -> Option<&Object> {
         let reference = &entry.object.spec.resource;
         let key = (reference.namespace.clone(), reference.name.clone());
         self.object(&entry.kind, &key).filter(|object| object.uid == reference.uid)
     }
 
-    /// Where the binding of an object stands, or is to stand. One that was made under the name of an earlier version
-    /// stays there: under another name the job would run a second time.
+    /// Key of the binding of an object, existing or future. A binding with a name of an earlier version keeps
+    /// it: under a new name the job would run a second time.
     pub fn binding_key(&self, kind: &KindRef, (namespace, name): &Key) -> Key {
         let key = (namespace.clone(), names::binding_name(&kind.api_version, &kind.kind, name));
         if self.bindings.contains_key(&key) {
@@ -122,19 +124,31 @@ impl World {
         if self.bindings.get(&earlier).is_some_and(is_its) { earlier } else { key }
     }
 
-    /// Whether the agent of a cluster has not said that it runs nothing that this incarnation of the hub knows nothing
-    /// of. Only one that once said so of another incarnation counts: a hub that was never restored waits for nobody.
+    /// Whether the agent of a cluster names another incarnation of the hub than this one as that for which it has
+    /// removed all unknown runs. An agent that names none has not reported to any.
     pub fn is_unsorted(&self, cluster: &str) -> bool {
         let sorted = self.leases.get(cluster).and_then(|lease| lease.sorted.as_ref());
         let stays = || self.clusters.get(cluster).is_some_and(|cluster| !is_gone(cluster));
         sorted.is_some() && self.incarnation.is_some() && sorted != self.incarnation.as_ref() && stays()
     }
 
-    pub fn unsorted_clusters(&self) -> BTreeSet<String> {
-        self.leases.keys().filter(|cluster| self.is_unsorted(cluster)).cloned().collect()
+    /// Whether the agent of a cluster has once reported to this incarnation of the hub, as recorded on the Cluster.
+    pub fn was_sorted(&self, cluster: &str) -> bool {
+        let recorded = self
+            .clusters
+            .get(cluster)
+            .and_then(|c| c.metadata.annotations.as_ref()?.get(names::SORTED_ANNOTATION));
+        recorded.is_some() && recorded == self.incarnation.as_ref()
     }
 
-    /// Whether the member answers reservations; one that has not said counts as one that does.
+    /// Clusters that may run what this incarnation of the hub does not know of. One that was sorted before has no
+    /// unknown runs, whatever its lease says now: it cannot make the others wait.
+    pub fn unsorted_clusters(&self) -> BTreeSet<String> {
+        let unsorted = |cluster: &&String| self.is_unsorted(cluster) && !self.was_sorted(cluster);
+        self.leases.keys().filter(unsorted).cloned().collect()
+    }
+
+    /// Whether the member supports reservations; true until it reports.
     pub fn reserves(&self, cluster: &str) -> bool {
         let status = self.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
         status.is_none_or(|status| status.reservation != Some(false))
@@ -152,7 +166,7 @@ impl World {
             .filter_map(|key| self.reservations.get_key_value(key))
     }
 
-    /// Clusters that objects without a gang leave: those that are gone, and those that are drained.
+    /// Clusters that objects without a gang must leave: gone or draining ones.
     pub fn leaving_clusters(&self) -> BTreeSet<String> {
         let is_left = |cluster: &Cluster| is_gone(cluster) || is_drained(cluster);
         let leaving = self.clusters.iter().filter(|(_, cluster)| is_left(cluster));

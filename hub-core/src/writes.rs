@@ -1,12 +1,12 @@
-//! The writes a plan asks for.
+//! The writes of a plan.
 //!
-//! A write says what and where, never why or whether: the plan decided. Deliberately absent: how it is sent.
+//! A write has a target and content, and no condition: the plan has decided. Not here: how it is sent.
 
 use serde_json::Value;
 
 use crate::kinds::KindRef;
 
-/// What is written to.
+/// The object of a write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Binding,
@@ -27,14 +27,14 @@ pub enum Target {
     Object(KindRef),
 }
 
-/// How it is written.
+/// The kind of write.
 #[derive(Clone, Debug)]
 pub enum Verb {
     Create(Value),
-    /// A JSON merge patch; with `metadata.resourceVersion` in it, a compare-and-swap.
+    /// A JSON merge patch; a compare-and-swap if it has `metadata.resourceVersion`.
     Merge(Value),
     MergeStatus(Value),
-    /// A JSON patch; with `test` operations in it, a compare-and-swap on what they name.
+    /// A JSON patch; a compare-and-swap if it has `test` operations.
     Patch(Value),
     Delete {
         uid: String,
@@ -49,7 +49,7 @@ pub struct Write {
     /// Empty for a create with a generated name.
     pub name: String,
     pub verb: Verb,
-    /// Written once this one has succeeded, for instance the event that tells of it.
+    /// Writes to make after this one has succeeded, such as the event about it.
     pub then: Vec<Write>,
 }
 

@@ -12,7 +12,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Backoff, LIST_TIMEOUT, Source, without_managers};
+use crate::{
+    Backoff, LIST_TIMEOUT, Source, lenient,
+    lenient::{list_page, skipped},
+    without_managers,
+};
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
@@ -64,7 +68,7 @@ pub struct Feed<K> {
 
 /// Why a watch ended.
 enum Ended {
-    /// Nobody listens any more, or the server's store was restored and the listener starts over.
+    /// There is no listener any more, or the server's store was restored and the listener starts over.
     ForGood,
     /// Everything must be listed again.
     Relist,
@@ -74,7 +78,7 @@ impl<K> Feed<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Feeds `sink` until `shutdown` is cancelled, or until `sink` returns `false` because nobody listens any more.
+    /// Feeds `sink` until `shutdown` is cancelled, or until `sink` returns `false` because there is no listener.
     pub async fn run<F, S>(self, shutdown: CancellationToken, mut sink: F)
     where
         F: FnMut(News<K>) -> S,
@@ -158,12 +162,12 @@ where
         };
         let mut objects = Vec::new();
         let version = loop {
-            let asked = tokio::time::timeout(LIST_TIMEOUT, self.feed.api.list(&params)).await;
-            let page = asked.map_err(|_| Failed::TimedOut)?.map_err(Failed::Api)?;
-            objects.extend(page.items.into_iter().map(without_managers));
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let asked = tokio::time::timeout(LIST_TIMEOUT, list_page(&self.feed.api, &params)).await;
+            let (page, metadata) = asked.map_err(|_| Failed::TimedOut)?.map_err(Failed::Api)?;
+            objects.extend(page.into_iter().map(without_managers));
+            params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
-                break page.metadata.resource_version.unwrap_or_default();
+                break metadata.resource_version.unwrap_or_default();
             }
         };
         // Asked after the list: the list is of the incarnation known before, or useless.
@@ -185,7 +189,7 @@ where
             bookmarks: true,
             ..WatchParams::default()
         };
-        let asked = tokio::time::timeout(LIST_TIMEOUT, self.feed.api.watch(&params, from)).await;
+        let asked = tokio::time::timeout(LIST_TIMEOUT, lenient::watch(&self.feed.api, &params, from)).await;
         let mut events =
             match asked.map_err(|_| Failed::TimedOut).and_then(|answer| answer.map_err(Failed::Api)) {
                 Ok(events) => events.boxed(),
@@ -209,10 +213,25 @@ where
                     self.pass(from, bookmark.metadata.resource_version);
                     continue;
                 }
-                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
-                    Change::Apply(without_managers(object))
-                }
-                Ok(Some(Ok(WatchEvent::Deleted(object)))) => Change::Delete(without_managers(object)),
+                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => match object.0 {
+                    Ok(object) => Change::Apply(without_managers(object)),
+                    Err(unreadable) => {
+                        skipped(self.feed.api.resource_url(), &unreadable);
+                        if !unreadable.version.is_empty() {
+                            self.pass(from, unreadable.version);
+                        }
+                        continue;
+                    }
+                },
+                Ok(Some(Ok(WatchEvent::Deleted(object)))) => match object.0 {
+                    Ok(object) => Change::Delete(without_managers(object)),
+                    // A form of it that could be read may be known: a list shows that it is gone.
+                    Err(unreadable) => {
+                        skipped(self.feed.api.resource_url(), &unreadable);
+                        self.backoff.wait().await;
+                        return Some(Ended::Relist);
+                    }
+                },
             };
             let version = change.objects().first().and_then(|object| object.meta().resource_version.clone());
             let Some(version) = version.filter(|version| !version.is_empty()) else {

@@ -5,6 +5,7 @@
 //! absent: any cache of objects (the mirror), and any decision about them.
 
 mod feed;
+mod lenient;
 mod source;
 
 use std::time::Duration;
@@ -13,9 +14,10 @@ use kube::Resource;
 
 pub use feed::{Feed, News, Selection};
 pub use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
+pub use lenient::list_page;
 pub use source::Source;
 
-/// Drops managedFields: nobody here reads them, and they are half of an object in memory.
+/// Drops managedFields: nothing here reads them, and they are half of an object in memory.
 pub fn without_managers<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object

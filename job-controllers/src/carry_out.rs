@@ -1,6 +1,6 @@
-//! Writes what a plan says: pods and what they need beside them, ReplicaSets, defaults and the status.
+//! Writes the plan of a job: pods and their supporting objects, ReplicaSets, defaults and the status.
 //!
-//! Answers to writes are taken into the driver's state at once.
+//! Answers to writes update the driver's state at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     state::{Snapshot, Support},
 };
 
-/// Requests of one job in flight.
+/// Most concurrent requests for one job.
 const CALLS_PER_JOB: usize = 16;
 
 impl Driver {
-    /// Everything but the status. Returns whether it wrote something that changes the next plan.
+    /// Writes everything but the status. Returns whether a write changes the next plan.
     pub(crate) async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
         if !plan.annotations.is_empty() {
@@ -48,7 +48,14 @@ impl Driver {
         for manifest in support.iter().chain(&plan.create) {
             creations.push(self.create(snapshot, manifest).boxed());
         }
-        all(creations).await?;
+        let creates = !creations.is_empty();
+        if let Err(error) = all(creations).await {
+            self.tell_refusal(snapshot, &error).await?;
+            return Err(error);
+        }
+        if creates {
+            self.end_refusal(snapshot).await?;
+        }
         if !support.is_empty() {
             self.state().set_support(job.uid(), Support::Made);
         }
@@ -59,7 +66,7 @@ impl Driver {
         Ok(!plan.create.is_empty() || !plan.delete.is_empty() || !plan.annotations.is_empty())
     }
 
-    /// Lists of hosts follow the number of replicas, whether pods are made for it or go.
+    /// Updates host lists to the number of replicas, whether or not pods are created or deleted.
     pub(crate) async fn follow_size(&self, job: &Object, support: &[Value]) -> Result<(), CallError> {
         for manifest in support.iter().filter(|one| one["kind"] == "ConfigMap" || one["kind"] == "Secret") {
             let resource = writes::resource_of(manifest);
@@ -71,7 +78,7 @@ impl Driver {
                 && let Some(change) = news(manifest, &found)
             {
                 match writes::patch(&self.client, &resource, &found, None, &change).await {
-                    // Deleted meanwhile: by the job's end, or to be made with the next pod.
+                    // Deleted meanwhile: the job has ended, or it is created with the next pod.
                     Err(error) if error.is_not_found() => {}
                     answer => drop(answer?),
                 }
@@ -80,7 +87,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Creates an object of a job; one that the job has already is fine.
+    /// Creates an object of a job; success if the job has it already.
     pub(crate) async fn create(&self, snapshot: &Snapshot, manifest: &Value) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
@@ -97,7 +104,7 @@ impl Driver {
                     match found {
                         Some(pod) if pod.controller().is_some_and(|owner| owner.uid == job.uid()) => pod,
                         _ => {
-                            // The name is still taken by a pod of an older run, or of somebody else.
+                            // A pod of an older run, or of another owner, still has the name.
                             let key = (job.namespace().to_owned(), name.to_owned());
                             self.state().block(key, job.uid());
                             return Err(error);
@@ -110,7 +117,7 @@ impl Driver {
             return Ok(());
         }
         let with_keys;
-        // Keys are drawn for a Secret that is made; one that stands keeps its own.
+        // Keys are generated when a Secret is created; an existing Secret keeps its own.
         let planned = manifest;
         let manifest = if manifest["metadata"]["labels"][volcano::SSH_SECRET_LABEL].is_string() {
             let mut secret = manifest.clone();
@@ -131,7 +138,7 @@ impl Driver {
                         Some(change) => writes::patch(&self.client, &resource, &found, None, &change).await?,
                         None => found,
                     },
-                    // Left by an older run of that name.
+                    // Left over from an older run of that name.
                     Some(owner)
                         if owner.name == job.name() && self.kind_of(owner) == Some(snapshot.job.kind) =>
                     {
@@ -143,7 +150,7 @@ impl Driver {
                             kind = resource.kind,
                             namespace = found.namespace(),
                             name,
-                            "the name is taken by an object that is not the job's; the job goes on without"
+                            "another owner's object has the name; the job runs without it"
                         );
                         return Ok(());
                     }
@@ -192,7 +199,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Deletes what the pods needed beside them, once.
+    /// Deletes the supporting objects of the pods, once.
     pub(crate) async fn delete_support(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         if snapshot.job.support == Support::Deleted {
@@ -225,7 +232,7 @@ impl Driver {
         Ok(())
     }
 
-    /// How long a status waits for what comes next.
+    /// How long a status is delayed to merge further changes.
     pub(crate) fn batched(&self, snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
         let job = &snapshot.job.object;
         let wait = match self.kinds[snapshot.job.kind].role {
@@ -248,7 +255,7 @@ impl Driver {
         None
     }
 
-    /// Fields that the job leaves open are written into it, once.
+    /// Writes defaults of the job's spec, once.
     pub(crate) async fn write_defaults(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let (job, resource) = (&snapshot.job.object, self.resource_of(snapshot));
         let Some(spec) = &plan.spec else { return Ok(()) };
@@ -269,19 +276,19 @@ impl Driver {
         let patch = json!({"status": change});
         let resource = self.resource_of(snapshot);
         match writes::patch(&self.client, resource, job, Some("status"), &patch).await {
-            // Deleted meanwhile; the watch says so.
+            // Deleted meanwhile; the watch reports it.
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(answer) => {
                 self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
-                // The end of a job has consequences of its own: clean-up, time to live.
+                // The end of a job has consequences: clean-up, time to live.
                 self.queue.add(job.uid().to_owned());
                 Ok(())
             }
         }
     }
 
-    /// The job is deleted: so is what it owned.
+    /// The job is deleted, and so are its objects.
     pub(crate) async fn clear(&self, snapshot: &Snapshot) -> Result<Next, CallError> {
         let job = &snapshot.job.object;
         self.state().batched.remove(job.uid());
@@ -302,7 +309,7 @@ impl Driver {
     }
 }
 
-/// What a manifest says in its data that the object as it stands does not: keys that were drawn for it stay.
+/// Data of a manifest that the existing object lacks; generated keys stay.
 fn news(manifest: &Value, found: &Object) -> Option<Value> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let stands = |key: &String| found.rest.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
@@ -315,7 +322,7 @@ fn news(manifest: &Value, found: &Object) -> Option<Value> {
     let data = match manifest["kind"].as_str() {
         Some("ConfigMap") => {
             let mut data = changed("data", &str::to_owned);
-            // Tasks that are no more.
+            // Tasks that no longer exist.
             let known = found.rest.get("data").and_then(Value::as_object).into_iter().flatten();
             let gone = known.filter(|(key, _)| manifest["data"].get(key.as_str()).is_none());
             data.extend(gone.map(|(key, _)| (key.clone(), Value::Null)));
@@ -330,7 +337,7 @@ fn news(manifest: &Value, found: &Object) -> Option<Value> {
         .then_some(data)
 }
 
-/// Runs all requests, a bounded number at a time; says the first failure after all have ended.
+/// Runs all requests, a bounded number at a time; returns the first failure after all have ended.
 async fn all(requests: Vec<BoxFuture<'_, Result<(), CallError>>>) -> Result<(), CallError> {
     let mut answers = stream::iter(requests).buffer_unordered(CALLS_PER_JOB);
     let mut failed = None;

@@ -1,10 +1,10 @@
-//! Names that wait for each other.
+//! Cycles of dependencies between names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A cycle among names that need others, from a name round to itself; names that nobody bears are not waited for.
+/// A cycle of dependencies, from a name back to itself; unknown names are ignored.
 pub(crate) fn find<'n>(needs: &BTreeMap<&'n str, Vec<&'n str>>) -> Option<Vec<&'n str>> {
-    // Whoever waits for nobody that is left goes; what cannot go is on a cycle or behind one.
+    // Names without open dependencies are removed; the rest is on a cycle or depends on one.
     let mut left: BTreeSet<&str> = needs.keys().copied().collect();
     let waits = |name: &str, left: &BTreeSet<&str>| -> Option<&'n str> {
         needs.get(name)?.iter().copied().find(|need| left.contains(need))
@@ -24,7 +24,7 @@ pub(crate) fn find<'n>(needs: &BTreeMap<&'n str, Vec<&'n str>>) -> Option<Vec<&'
     }
 }
 
-/// The cycle as a sentence has it.
+/// The cycle as a sentence.
 pub(crate) fn sentence(cycle: &[&str]) -> String {
     format!("found the cycle {}; allowed: dependsOn without a cycle", cycle.join(" -> "))
 }

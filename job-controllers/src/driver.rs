@@ -1,8 +1,8 @@
-//! Carries out plans: watches jobs and pods, plans each job that changed, writes what the plan says.
+//! Watches jobs and pods, plans each job that changed, and writes the plan.
 //!
-//! One task per job at a time. Answers to writes are taken into the state at once, so that the next plan
-//! does not wait for the watch to echo them. A status is written last, after the pods, and is made from
-//! what is known then: several changes that come together cost one write.
+//! One task per job at a time. Answers to writes update the state at once, so the next plan does not wait for
+//! the watch. A status is written last, after the pods, and reflects the state at that time, so several
+//! changes cost one write.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,11 +23,11 @@ use crate::{
     state::{Snapshot, State},
 };
 
-/// Jobs that are worked on at a time.
+/// Most jobs reconciled concurrently.
 const JOBS_IN_FLIGHT: usize = 64;
-/// How often a job that stands still is looked at, should nothing else say that it may go on.
+/// How often a suspended fenced job is checked, if nothing else triggers it.
 const STANDSTILL: std::time::Duration = std::time::Duration::from_secs(1);
-/// Plans of one job in a row before others have their turn.
+/// Most consecutive plans of one job before others are reconciled.
 const ROUNDS: usize = 4;
 
 /// Runs the controllers until `shutdown` is cancelled.
@@ -68,11 +68,11 @@ pub(crate) async fn run(driver: Driver, shutdown: CancellationToken) {
 pub(crate) struct Driver {
     pub client: kube::Client,
     pub kinds: Vec<Kind>,
-    /// The scheduler's word on which jobs are let in; without a scheduler all are.
+    /// The scheduler's admission of jobs; without a scheduler all are admitted.
     pub admissions: Option<Admissions>,
-    /// Who knows which places are held; without one the scheduler binds every pod.
+    /// Access to held places; without it the scheduler binds every pod.
     pub places: Option<Reservations>,
-    /// Uids of jobs, or of owners of pods that are no job known here.
+    /// Uids of jobs, or of owners of pods that are not known as jobs.
     pub queue: Arc<Queue<String>>,
     member: Link,
     clock: Clock,
@@ -105,7 +105,7 @@ impl Driver {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs under the lock, so the state is whole even then.
+        // No code that can panic runs under the lock, so the state is consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,7 @@ impl Driver {
         match self.work_on(uid).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(cluster = self.member.cluster(), job = uid, %error, "a job's plan could not be carried out; trying again");
+                tracing::warn!(cluster = self.member.cluster(), job = uid, %error, "reconcile of a job failed; retrying");
                 Next::Retry
             }
         }
@@ -167,7 +167,7 @@ impl Driver {
         for _ in 0..ROUNDS {
             let snapshot = {
                 let state = self.state();
-                // Without all pods a plan would make pods that exist.
+                // With an incomplete list of pods a plan would create pods that exist.
                 if !state.pods_synced {
                     return Ok(Next::Wait);
                 }
@@ -219,7 +219,7 @@ impl Driver {
         let kind = &self.kinds[snapshot.job.kind];
         let (job, pods, now) = (&*snapshot.job.object, &snapshot.pods, self.clock.now());
         if self.must_stand_still(job) {
-            // What happens to its pods meanwhile is no failure of theirs and says nothing about the job.
+            // Pods that end meanwhile did not fail, and do not count against the job.
             return (Plan { look_again: Some(STANDSTILL), ..Plan::default() }, Vec::new());
         }
         match kind.role {
@@ -241,8 +241,8 @@ impl Driver {
                 || self.lease.as_ref().is_some_and(|lease| !lease.may_run()))
     }
 
-    /// Pods whose owner is unknown: of a job that was deleted while nobody looked, or of one whose watch
-    /// lags behind. The API server decides.
+    /// Pods whose owner is unknown: their job was deleted while the agent was away, or its watch lags. The
+    /// API server is asked.
     async fn clear_orphans(&self, uid: &str) -> Result<Next, CallError> {
         let pods = self.state().pods_of(uid);
         let Some(owner) = pods.values().next().and_then(|pod| pod.controller().cloned()) else {

@@ -1,4 +1,4 @@
-//! The kinds of objects whose controllers run, each with the rules that plan it.
+//! The kinds of objects with controllers, each with its planning rules.
 
 use std::collections::BTreeSet;
 

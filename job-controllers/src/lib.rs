@@ -1,10 +1,10 @@
-//! Job controllers for members that have no operators of their own: PyTorchJob, TFJob, MPIJob, Volcano Job,
-//! batch Job and Deployment; each runs only when the options name it.
+//! Job controllers for members without operators: PyTorchJob, TFJob, MPIJob, Volcano Job, batch Job and
+//! Deployment. Each runs only if the options name it.
 //!
-//! `plan` decides, as pure functions; `driver` watches and `carry_out` writes what a plan says. The controllers
-//! delete what a deleted job leaves themselves, because a member may have no garbage collector. `flows` does the same
-//! for JobFlows and Volcano's CronJobs.
-//! Deliberately absent: placing pods (the scheduler's), running them (the kubelet's, real or hollow).
+//! `plan` decides, as pure functions; `driver` watches, and `carry_out` writes the plan. The controllers
+//! delete the objects of a deleted job themselves, because a member may have no garbage collector. `flows`
+//! does the same for JobFlows and Volcano's CronJobs. Deliberately absent: placing pods (the scheduler does),
+//! running them (the kubelet does, real or simulated).
 
 mod carry_out;
 mod cycle;
@@ -13,6 +13,7 @@ mod flows;
 mod kinds;
 mod pace;
 mod plan;
+mod refusals;
 mod ssh_keys;
 mod state;
 #[cfg(test)]
@@ -32,15 +33,15 @@ pub use plan::volcano::problem as volcano_job_problem;
 use driver::Driver;
 use kinds::{Kind, Role, kinds};
 
-/// What the controllers need of the agent they run in.
+/// Handles of this crate.
 pub struct Handles {
     pub member: Link,
     pub clock: Clock,
-    /// What may run without the hub's word ends with it; `None`: there is no hub.
+    /// Fenced jobs run only while it is in good standing; `None`: there is no hub.
     pub lease: Option<LeaseClock>,
-    /// The scheduler's word on which jobs are let in; without a scheduler all are.
+    /// The scheduler's admission of jobs; without a scheduler all are admitted.
     pub admissions: Option<Admissions>,
-    /// Who knows which places are held; without one the scheduler binds every pod.
+    /// Access to held places; without it the scheduler binds every pod.
     pub places: Option<Reservations>,
 }
 

@@ -1,7 +1,8 @@
-//! How long the status of a job waits for what comes next.
+//! How long the status of a job is delayed to merge further changes.
 //!
-//! An end is written at once. The rest is gathered: a job whose pods have just been made is about to run, and how many
-//! of its pods are ready changes pod by pod; Kubernetes' own controllers gather such changes, too. Pure.
+//! An end is written at once. Other changes are merged: a job whose pods were just created is about to run,
+//! and the number of ready pods changes pod by pod. Kubernetes' own controllers merge such changes, too.
+//! Pure.
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use fleet_agent_ground::{Object, Pod};
 
 use crate::plan::{Plan, Pods};
 
-/// Until every pod runs, or has ended.
+/// Until every pod runs or has ended.
 const STARTING: Duration = Duration::from_millis(250);
-/// Where nothing but the number of ready pods has changed.
+/// If only the number of ready pods has changed.
 const READY: Duration = Duration::from_millis(500);
-/// With fewer jobs to look at than so many, a job whose pods all run says so at once.
+/// With fewer jobs to reconcile than this, a job whose pods all run reports it at once.
 const QUIET: usize = 8;
 
-/// `None`: it is written now. `load` is how many jobs are looked at or wait for it.
+/// `None`: written at once. `load` is the number of jobs that are reconciled or wait.
 pub(crate) fn wait(
     resource: &ApiResource,
     job: &Object,
@@ -35,7 +36,7 @@ pub(crate) fn wait(
     if outcome(kind, status).is_some() || is_suspended(&job.status) != is_suspended(status) {
         return None;
     }
-    // Only a batch Job counts pods that are ready.
+    // Only a batch Job counts ready pods.
     let runs = |pod: &Pod| pod.is_ready() || (kind != WorkloadKind::BatchJob && pod.is_running());
     let has_settled = !pods.is_empty() && pods.values().all(|pod| runs(pod) || pod.is_ended());
     if has_settled && load <= QUIET {

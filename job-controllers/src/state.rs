@@ -1,4 +1,4 @@
-//! What the driver knows of the member: the jobs of each kind and the pods by owner.
+//! The driver's cache of the member: the jobs of each kind and the pods by owner.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,20 +14,20 @@ use fleet_mirror::{Change, Metadata, Mirror};
 
 use crate::plan::{Delayed, Pods, volcano::Command};
 
-/// A job that is looked after.
+/// A cached job.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracked {
     /// Position of its kind in the driver's list.
     pub kind: usize,
     pub object: Arc<Object>,
-    /// Deleted; it is kept until nothing of it is left.
+    /// Deleted; it is kept until all of its objects are gone.
     pub is_gone: bool,
     pub support: Support,
-    /// Generation in which its spec was changed, until a plan has taken notice.
+    /// Generation in which its spec was changed, until a plan has handled it.
     pub updated: Option<i64>,
 }
 
-/// What is known of the services and the like of a job.
+/// State of the supporting objects of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Support {
     Unknown,
@@ -43,12 +43,12 @@ pub(crate) struct State {
     pods_by_owner: BTreeMap<String, Pods>,
     /// Uids of the ReplicaSets of a Deployment, by its uid.
     sets_by_owner: BTreeMap<String, BTreeSet<String>>,
-    /// Who waits for a pod name to become free.
+    /// Jobs that wait for a pod name to become free.
     blocked: BTreeMap<ObjectKey, String>,
     kind_synced: BTreeSet<usize>,
-    /// When a status that waits for what comes next is written at the latest, by uid of the job.
+    /// When a delayed status must be written at the latest, by uid of the job.
     pub batched: BTreeMap<String, Instant>,
-    /// What Volcano's jobs need beside pods.
+    /// State for Volcano's jobs besides pods.
     pub volcano: VolcanoState,
 }
 
@@ -70,10 +70,10 @@ pub(crate) struct VolcanoState {
     seen_deleting: BTreeSet<String>,
 }
 
-/// Lost pods remembered of one job; a job restarts as a whole long before.
+/// Most lost pods remembered of one job; a job restarts as a whole long before.
 const LOST_KEPT: usize = 1024;
 
-/// Everything a plan is made from.
+/// Input of a plan.
 pub(crate) struct Snapshot {
     pub job: Tracked,
     pub pods: Pods,
@@ -124,8 +124,8 @@ impl State {
         self.kind_synced.contains(&kind)
     }
 
-    /// Keeps a job unless a newer version is known. Returns the owner of a ReplicaSet, which has to
-    /// look, too.
+    /// Caches a job unless a newer version is known. Returns the owner of a ReplicaSet, which must be
+    /// reconciled, too.
     pub fn put_job(&mut self, kind: usize, object: Arc<Object>, from_watch: bool) -> Option<String> {
         let uid = object.uid().to_owned();
         match self.jobs.get_mut(&uid) {
@@ -143,7 +143,7 @@ impl State {
                     tracked.object = object.clone();
                 }
             }
-            // An answer to a write never makes a job known: it may be older than the news of the end.
+            // An answer to a write never adds a job: it may be older than the job's deletion.
             None if !from_watch => return None,
             None => {
                 let tracked = Tracked {
@@ -169,7 +169,7 @@ impl State {
         Some(controller_of(&object.metadata)?.uid.clone())
     }
 
-    /// Forgets a job of which nothing is left.
+    /// Drops a job whose objects are all gone.
     pub fn forget_job(&mut self, uid: &str) {
         self.volcano.lost.remove(uid);
         self.volcano.delayed.remove(uid);
@@ -191,7 +191,7 @@ impl State {
         }
     }
 
-    /// Takes in what is told of pods. Returns who has to look: owners, and who waits for a name.
+    /// Applies changes of pods. Returns what to reconcile: owners, and jobs that wait for a name.
     pub fn take_pods(&mut self, change: Change<Pod>) -> Vec<String> {
         let mut uids = Vec::new();
         for turn in take(&mut self.pods, change) {
@@ -209,7 +209,7 @@ impl State {
         Some(owner)
     }
 
-    /// A pod as this process knows it before the API server has shown it.
+    /// Caches a pod before the API server has shown it.
     pub fn amend_pod(&mut self, pod: Pod) {
         let pod = Arc::new(pod);
         let is_known = self.pods.amend(&key_of(&*pod), |known| {
@@ -224,11 +224,11 @@ impl State {
         }
     }
 
-    /// Forgets a pod. Returns who has to look: its owner, and who waits for its name.
+    /// Drops a pod. Returns what to reconcile: its owner, and jobs that wait for its name.
     fn end_pod(&mut self, pod: &Arc<Pod>) -> Vec<String> {
         let mut uids: Vec<String> = self.blocked.remove(&key_of(&**pod)).into_iter().collect();
         let Some(owner) = pod.controller().map(|owner| owner.uid.clone()) else { return uids };
-        // Not every pod that was told to be on its way out: that and its end may come between two plans.
+        // A pod's deletion and its end may come between two plans.
         let is_noted = self.volcano.seen_deleting.remove(pod.uid());
         if !is_noted && self.jobs.contains_key(&owner) {
             let lost = self.volcano.lost.entry(owner.clone()).or_default();
@@ -257,7 +257,7 @@ impl State {
         }
     }
 
-    /// The job's plan has taken notice of the pods it lost, and of those it is about to lose.
+    /// The plan has handled the pods that the job lost, and those it is about to lose.
     pub fn note_losses(&mut self, snapshot: &Snapshot) {
         let uid = snapshot.job.object.uid();
         if let Some(tracked) = self.jobs.get_mut(uid).filter(|known| known.updated == snapshot.job.updated) {
@@ -274,13 +274,13 @@ impl State {
             if is_known {
                 self.volcano.seen_deleting.insert(pod.uid().to_owned());
             } else if let Some(lost) = self.volcano.lost.get_mut(uid) {
-                // Gone since: the plan knew.
+                // Gone meanwhile: the plan knew it.
                 lost.retain(|lost| lost.uid() != pod.uid());
             }
         }
     }
 
-    /// A pod whose deletion has been accepted counts as being deleted from now on.
+    /// A pod whose deletion was accepted counts as being deleted.
     pub fn mark_deleting(&mut self, key: &ObjectKey, uid: &str) {
         let Some(pod) = self.pods.get(key).filter(|pod| pod.uid() == uid && !pod.is_deleting()) else {
             return;
@@ -296,7 +296,7 @@ impl State {
     }
 }
 
-/// The spec is another than before; a minimum that was not said and is now was written by the controller itself.
+/// Whether the spec changed; a minimum that only now is set was written by the controller itself.
 fn is_updated(before: &Object, after: &Object) -> bool {
     let mut spec = after.spec.clone();
     if before.spec["minAvailable"].is_null()

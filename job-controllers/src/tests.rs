@@ -292,3 +292,47 @@ async fn hosts_of_a_volcano_job_follow_its_size() {
         );
     }
 }
+
+/// The event of a job whose pods are refused, once it has been counted this often.
+async fn failed_create(fixture: &Fixture, job: &str, count: i64) -> String {
+    let found = fixture.of_member("jobs").get(job).await.unwrap();
+    let uid: String = found.metadata.uid.unwrap().chars().take(8).collect();
+    let events = fixture.api(&fixture.member, "", "v1", "events", "Event");
+    let event = fixture
+        .wait(&events, &format!("{job}.{uid}"), "counted", |event| {
+            event.is_some_and(|event| event.data["count"].as_i64() >= Some(count))
+        })
+        .await
+        .unwrap();
+    assert_eq!((&event.data["reason"], &event.data["type"]), (&json!("FailedCreate"), &json!("Warning")));
+    assert_eq!(event.data["involvedObject"]["kind"], "Job");
+    event.data["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn pods_that_the_server_refuses_are_told_on_the_job() {
+    let fixture = start(&[JobController::BatchJob]).await;
+    let mut template = template();
+    template["spec"]["priorityClassName"] = json!("nosuch");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"template": template}});
+    submit(&fixture, job).await;
+    // Retried, and counted instead of repeated.
+    let message = failed_create(&fixture, "a", 2).await;
+    assert!(message.contains("nosuch"), "{message}");
+    let jobs = fixture.of_member("jobs");
+    let told = |job: Option<&kube::api::DynamicObject>| {
+        job.is_some_and(|job| job.data["status"]["conditions"][0]["reason"] == "FailedCreate")
+    };
+    let job = fixture.wait(&jobs, "a", "told", told).await.unwrap();
+    assert!(job.data["status"]["conditions"].to_string().contains("nosuch"), "{:#}", job.data["status"]);
+    // Once the server takes them, the job no longer says so.
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "nosuch"},
+        "value": 1});
+    fixture.create(&fixture.member, "scheduling.k8s.io", "v1", "priorityclasses", class).await;
+    let silent = |job: Option<&kube::api::DynamicObject>| {
+        job.is_some_and(|job| !job.data["status"]["conditions"].to_string().contains("FailedCreate"))
+    };
+    fixture.wait(&jobs, "a", "silent again", silent).await;
+}

@@ -1,5 +1,5 @@
-//! What the controller of Volcano's jobs reads and writes beside jobs and pods: PodGroups, Queues, Commands
-//! and PriorityClasses.
+//! Watches and writes of Volcano's jobs besides jobs and pods: PodGroups, Queues, Commands and
+//! PriorityClasses.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::{
 };
 
 const ROOT_QUEUE: &str = "root";
-/// Queues that stand in every member with Volcano's jobs.
+/// Queues that exist in every member with Volcano's jobs.
 const BUILT_IN_QUEUES: [&str; 2] = [ROOT_QUEUE, "default"];
 
 impl Driver {
-    /// Starts the watches and makes the queues that always stand.
+    /// Starts the watches and creates the built-in queues.
     pub(crate) fn follow_volcano(self: &Arc<Self>, watches: &mut JoinSet<()>, shutdown: &CancellationToken) {
         let driver = self;
         let all = |resource: &kube::discovery::ApiResource| {
@@ -98,7 +98,7 @@ impl Driver {
         }
     }
 
-    /// Whether the scheduler has let the job's group in, or why not; before its first word nothing is said.
+    /// Whether the scheduler has admitted the job's group, or why not; no reason before its first verdict.
     fn gate(&self, job: &str) -> Result<(), String> {
         match &self.admissions {
             None => Ok(()),
@@ -134,7 +134,8 @@ impl Driver {
 
     pub(crate) fn plan_volcano(&self, resource: &kube::discovery::ApiResource, snapshot: &Snapshot) -> Plan {
         let job = &*snapshot.job.object;
-        // Upstream draws an id a session; here it follows from the job's version, so that runs repeat.
+        // Volcano uses a random id per session; here it is derived from the job's version, so that runs can
+        // be repeated.
         let seed = format!("{}/{}", job.uid(), job.metadata.resource_version.as_deref().unwrap_or_default());
         let session = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, seed.as_bytes()).to_string();
         let state = self.state();
@@ -157,7 +158,7 @@ impl Driver {
         })
     }
 
-    /// Marks pods as taken away by the controller.
+    /// Marks pods as deleted by the controller.
     pub(crate) async fn mark(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let pods = resource("", "v1", "Pod", "pods");
         let patch = json!({"metadata": {"annotations": {volcano::OUT_OF_SYNC: "true"}}});
@@ -175,7 +176,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Deletes the Command that the plan was made for, after its effect stands.
+    /// Deletes the Command of the plan after its effect is written.
     pub(crate) async fn end_command(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         if !plan.command_done {
@@ -194,7 +195,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes the job's PodGroup what the plan says. Returns whether it wrote anything.
+    /// Writes the plan's PodGroup. Returns whether it wrote anything.
     pub(crate) async fn write_pod_group(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
         let known = self.state().volcano.groups.get(job.uid()).cloned();
@@ -204,7 +205,7 @@ impl Driver {
                     let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
                     let found: Option<Object> =
                         writes::get(&self.client, &pod_groups(), job.namespace(), name).await?;
-                    // An older group of the same job that is on its way out.
+                    // An older group of the same job that is being deleted.
                     let Some(found) = found.filter(|found| !found.is_deleting()) else { return Err(error) };
                     found
                 }
@@ -227,7 +228,7 @@ impl Driver {
                     (None, None) => return Ok(false),
                 };
                 match patched {
-                    // Deleted meanwhile; the watch says so.
+                    // Deleted meanwhile; the watch reports it.
                     Err(error) if error.is_not_found() => return Ok(false),
                     answer => answer?,
                 }
@@ -247,7 +248,7 @@ impl Driver {
     }
 }
 
-/// A queue that names no parent stands below the root, as Volcano's controller writes it.
+/// Sets the root as parent of a queue without one, as Volcano's controller does.
 async fn write_parent(client: kube::Client, queue: Arc<Object>) {
     let patch = json!({"spec": {"parent": ROOT_QUEUE}});
     match writes::patch(&client, &queues(), &queue, None, &patch).await {
@@ -269,7 +270,7 @@ async fn make_queues(client: kube::Client, names: Vec<&'static str>) {
         });
         match writes::create::<Object>(&client, &queue).await {
             Err(error) if !error.is_conflict() => {
-                tracing::warn!(queue = name, %error, "a queue that always stands could not be made");
+                tracing::warn!(queue = name, %error, "cannot create a built-in queue");
             }
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! Many gangs on clusters that others use as well: a fleet whose member has its own operator, scheduler and tenants, gangs
-//! one after the other, and an observer of their pods who knows none of Fleet's rules.
+//! Many gangs on clusters that others use as well: a fleet whose member has its own operator, scheduler and
+//! tenants, gangs one after the other, and an observer of their pods that knows none of Fleet's rules.
 //!
-//! Inputs: how many gangs on how many nodes. What is measured: gangs of which some pods had started and others had not,
-//! for longer than the agent's grace.
+//! Inputs: how many gangs on how many nodes. Measured: gangs that are partly started for longer than the
+//! agent's grace period.
 
 use std::{
     collections::BTreeMap,
@@ -23,19 +23,19 @@ use serde_json::{Value, json};
 
 use crate::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime, standins::tenants::Tenants};
 
-/// How long the agent lets a gang be half bound.
+/// How long the agent lets a gang be partly bound.
 pub const GRACE: Duration = Duration::from_secs(5);
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often gangs are counted.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time for a gang, pods of tenants before it included, until it is given up.
+/// Most time for a gang, including earlier pods of tenants.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Gangs submitted and not ended at one time.
+/// Gangs that are submitted and have not ended, at one time.
 const AT_ONCE: usize = 8;
 const GPUS_PER_NODE: u32 = 8;
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
 
-/// What is played.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Story {
     pub gangs: usize,
@@ -45,23 +45,23 @@ pub struct Story {
     pub pod_scheduling: &'static str,
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub succeeded: usize,
     pub failed: Vec<String>,
-    /// Gangs that were started in part for longer than the grace, and for how long.
+    /// Gangs that were partly started for longer than the grace period, and for how long.
     pub partial: BTreeMap<String, Duration>,
-    /// Longest time for which a gang was started in part.
+    /// Longest time for which a gang was partly started.
     pub longest_partial: Duration,
-    /// Pods of tenants that have run.
+    /// Number of tenants' pods that have run.
     pub tenants: usize,
     /// Pods that a kubelet refused: of gangs, and of tenants.
     pub refused: (usize, usize),
     pub took: Duration,
 }
 
-/// Plays it in real time.
+/// Runs in real time.
 ///
 /// # Errors
 /// The fleet does not start, or a server does not answer.
@@ -151,7 +151,7 @@ impl Observer<'_> {
         while self.submitted < self.story.gangs && self.since.len() < AT_ONCE {
             let number = self.submitted;
             let name = format!("gang-{number}");
-            // Two to nine pods of one to four GPUs, mixed by the number.
+            // Two to nine pods of one to four GPUs, depending on the number.
             let mix = (number as u64).wrapping_mul(2654435761).wrapping_add(self.story.seed) >> 7;
             let (workers, gpus) = (1 + mix % 8, 1 + (mix / 8) % 4);
             self.gangs.insert(name.clone(), Gang { size: workers as usize + 1, ..Gang::default() });
@@ -207,7 +207,7 @@ impl Observer<'_> {
         Ok(())
     }
 
-    /// Counts the gangs that are started in part, and gives up those that take too long.
+    /// Counts the gangs that are partly started, and gives up those that take too long.
     fn look(&mut self) {
         let now = Instant::now();
         for (name, gang) in &mut self.gangs {
@@ -243,7 +243,7 @@ fn policy(story: &Story) -> Value {
         "spec": {
             "podScheduling": story.pod_scheduling,
             "propagateDeps": true,
-            // A run whose pods a kubelet refused, because another scheduler was faster, is tried again.
+            // A run whose pods a kubelet refused, because another scheduler was faster, is retried.
             "propagateDeps": true,
             "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}},
             "placement": {"replicaScheduling": {

@@ -1,6 +1,7 @@
-//! Capacity: what the member offers and what of it is taken, as the Cluster's status says it.
+//! Capacity reports: the member's resources and their use, in the Cluster's status.
 //!
-//! The scheduler makes reports (`fleet_member_scheduler::Report`). [`run`] writes them, the newest only, and only what differs from the last.
+//! The scheduler makes reports (`fleet_member_scheduler::Report`). [`run`] writes only the newest one, and
+//! only its differences from the last.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,10 +17,10 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{context::Context, join, rights};
 
-/// How often the member is asked for its version and its kinds.
+/// Interval of discovery of the member's version and kinds.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Groups of which the fleet propagates kinds; the core group besides.
+/// API groups whose kinds the fleet propagates, besides the core group.
 const GROUPS: [&str; 9] = [
     "apps",
     "argoproj.io",
@@ -32,8 +33,7 @@ const GROUPS: [&str; 9] = [
     "sparkoperator.k8s.io",
 ];
 
-/// Writes reports to the hub as they come, until the agent stops. `known` is the status that stands
-/// there.
+/// Writes reports to the hub as they come, until the agent stops. `known` is the current status on the hub.
 pub(crate) async fn run(
     context: Arc<Context>,
     mut reports: watch::Receiver<Option<Report>>,
@@ -64,9 +64,11 @@ pub(crate) async fn run(
             () = async { backoff.wait().await }, if unwritten => {}
         }
         let Some(report) = reports.borrow_and_update().clone() else { continue };
+        context.counts.see_capacity(&report.status);
         let written = context.shutdown.run_until_cancelled(writer.write(report)).await;
         unwritten = match written {
             Some(Err(error)) => {
+                context.counts.report_ended(false);
                 tracing::warn!(cluster = %context.options.cluster, %error, "cannot report capacity");
                 true
             }
@@ -81,15 +83,15 @@ pub(crate) async fn run(
 struct Writer {
     context: Arc<Context>,
     cluster: Api<Cluster>,
-    /// The part of the status that is no report: what discovery gives, and what the options say.
+    /// The part of the status that does not come from reports: discovery and options.
     discovered: ClusterStatus,
-    /// What stands on the hub in the version below, as far as known.
+    /// The status on the hub at the version below, as far as known.
     known: ClusterStatus,
-    /// `None`: it is to be read again.
+    /// `None`: it must be read again.
     version: Option<String>,
 }
 
-/// The hub's part is not ours to compare.
+/// Conditions belong to the hub and are not compared.
 fn own_part(status: ClusterStatus) -> ClusterStatus {
     ClusterStatus { conditions: Vec::new(), ..status }
 }
@@ -112,7 +114,8 @@ impl Writer {
             return Ok(());
         }
         let name = &self.context.options.cluster;
-        // A report that was given up may still arrive, after this one: the version keeps it from taking effect.
+        // A report whose request was given up may still arrive later; the version keeps it from taking
+        // effect.
         let version = match self.version.take() {
             Some(version) => version,
             None => {
@@ -125,11 +128,12 @@ impl Writer {
         let Some(diff) = merge_diff_of(&self.known, &status) else { return Ok(()) };
         let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": diff}));
         let written = call(self.cluster.patch_status(name, &PatchParams::default(), &patch)).await?;
+        self.context.counts.report_ended(true);
         (self.known, self.version) = (status, written.metadata.resource_version);
         Ok(())
     }
 
-    /// Reads version and kinds; what cannot be read stays as it was.
+    /// Discovers version and kinds; on failure the previous values stay.
     async fn discover(&mut self) {
         if self.context.options.check_rights
             && let Some(agent) = &mut self.discovered.agent
@@ -143,7 +147,7 @@ impl Writer {
             Err(error) => tracing::debug!(%error, "cannot read the member's version"),
         }
         match enablements(client).await {
-            // What may not be applied here counts as not served.
+            // Kinds that may not be applied here are reported as not served.
             Ok(mut kinds) => {
                 let permits = &self.context.options.permits;
                 kinds.retain(|kind| {
@@ -156,7 +160,7 @@ impl Writer {
     }
 }
 
-/// Kinds the member serves in the groups the fleet propagates, `group/version/Kind`, sorted.
+/// Kinds that the member serves in the groups that the fleet propagates, `group/version/Kind`, sorted.
 async fn enablements(client: &kube::Client) -> Result<Vec<String>, CallError> {
     let mut lists = vec![call(client.list_core_api_resources("v1")).await?];
     for group in call(client.list_api_groups()).await?.groups {

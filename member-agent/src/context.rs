@@ -1,9 +1,9 @@
-//! What the parts of the process share: the two API servers, the options, the stop signal and the lease clock. Rooms get no
-//! more of it than their handles name.
+//! Shared by the parts of the process: the two API servers, the options, the stop signal and the lease clock.
+//! Other crates get only what their handles name.
 
 use std::sync::Arc;
 
-use fleet_agent_ground::{Clock, LeaseClock, Link, Terms};
+use fleet_agent_ground::{Clock, Counts, LeaseClock, Link, Terms};
 use fleet_informer::Source;
 use tokio_util::sync::CancellationToken;
 
@@ -23,13 +23,14 @@ pub(crate) struct Context {
     pub options: Options,
     /// Cancelled when the agent is to stop.
     pub shutdown: CancellationToken,
-    /// Until when the hub believes this agent alive.
+    /// Until when the hub counts this agent as alive.
     pub lease: LeaseClock,
     /// The newest term of a leader of the hub.
     pub terms: Arc<Terms>,
     /// Wall-clock time.
     pub clock: Clock,
-    /// The hub and the member, as this agent follows them.
+    pub counts: Counts,
+    /// The watched hub and member.
     pub sources: Sources,
 }
 
@@ -42,15 +43,16 @@ impl Context {
         lease: LeaseClock,
     ) -> Self {
         let clock = options.clock;
+        let counts = options.metrics.of(&options.cluster);
         let sources = Sources {
             hub: Source::asked(hub.clone(), &format!("hub of {}", options.cluster)),
             member: Source::unasked(&options.cluster),
         };
         let terms = Arc::new(Terms::new(member.clone(), sources.hub.clone(), &options.cluster));
-        Self { hub, member, options, shutdown, lease, terms, clock, sources }
+        Self { hub, member, options, shutdown, lease, terms, clock, counts, sources }
     }
 
-    /// The hub, as rooms ask and follow it.
+    /// Requests to and watches of the hub.
     pub fn hub_link(&self) -> Link {
         Link::new(self.hub.clone(), self.sources.hub.clone(), &self.options.cluster)
     }

@@ -1,8 +1,10 @@
-//! The agent's own credential on the hub: got once with a bootstrap token, kept in the member, renewed long before it ends.
+//! The agent's credential on the hub: obtained once with a bootstrap token, stored in the member, renewed
+//! long before it expires.
 //!
-//! A bootstrap token lives an hour and dies with its first use: it is bound to a Secret of the hub that its user deletes
-//! when it has its own token. Whoever deletes it has used it; anybody else is refused. A restart loses nothing: the
-//! credential stands in Secret `fleet-agent-hub` of the member's `fleet-system`.
+//! A bootstrap token lives an hour and is invalid after its first use: it is bound to a Secret of the hub,
+//! which its user deletes once it has its own token. Only the client that deletes the Secret has used the
+//! token; others are refused. A restart loses nothing: the credential is in Secret `fleet-agent-hub` of the
+//! member's `fleet-system`.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,14 +31,14 @@ use tokio_util::sync::CancellationToken;
 
 use fleet_agent_ground::{Backoff, CallError, call};
 
-/// Secret of the member that keeps the credential.
+/// Secret of the member with the credential.
 pub const CREDENTIAL_SECRET: &str = "fleet-agent-hub";
-/// How long a token of the agent lives. It is renewed after two thirds.
+/// Lifetime of the agent's token. It is renewed after two thirds.
 const LIFE_S: i64 = 24 * 3600;
-/// A kept token with less left is not used at the start.
+/// A stored token with less time left is not used at the start.
 const LEAST_LEFT_S: i64 = 60;
 
-/// Why a bootstrap token gives no credential.
+/// Why a bootstrap token is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error(
@@ -46,7 +48,7 @@ pub enum Refused {
     )]
     Bootstrap { cluster: String, why: String },
     #[error(
-        "cluster {cluster:?}: another agent has used this bootstrap token at the same moment; allowed is one agent for each \
+        "cluster {cluster:?}: another agent has used this bootstrap token at the same moment; allowed: one agent for each \
          token. `fleet join {cluster}` gives a new one"
     )]
     UsedMeanwhile { cluster: String },
@@ -57,35 +59,35 @@ pub enum Refused {
     Nothing { cluster: String },
 }
 
-/// Where the agent's credential comes from and goes to.
+/// Where the agent's credential comes from, and where it is stored.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub cluster: String,
     /// Kubeconfig of the hub with a bootstrap token.
     pub bootstrap: Option<PathBuf>,
-    /// Where the token's file is written; clients read it anew from there.
+    /// Folder for the token's file; clients read it again from there.
     pub folder: PathBuf,
 }
 
-/// A token with what is needed to use it.
+/// A token, with the data needed to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub server: String,
-    /// PEM, in base64; empty: the system's roots.
+    /// PEM in base64; empty: the system's trusted roots.
     pub ca: String,
     pub token: String,
     pub expires: Timestamp,
 }
 
-/// The agent's configuration of the hub: by the credential that the member keeps, else by a new one.
+/// The agent's client configuration for the hub: from the credential stored in the member, or from a new one.
 ///
 /// # Errors
-/// [`Refused`], a file that cannot be read or written, or the member does not answer.
+/// [`Refused`], a file that cannot be read or written, or no answer from the member.
 pub async fn open(member: &Client, settings: &Settings) -> anyhow::Result<(Config, Credential)> {
     let bootstrap = settings.bootstrap.as_deref().map(read).transpose()?;
     if let Some(kept) = kept(member).await? {
         let left = kept.expires.as_second() - Timestamp::now().as_second();
-        // A cluster that was joined anew has a hub, and an account, of another identity.
+        // A cluster that joined again has another hub, or another account.
         if left > LEAST_LEFT_S && is_accepted(&kept, settings).await? {
             let config = config(&kept, settings).await?;
             return Ok((config, kept));
@@ -95,13 +97,13 @@ pub async fn open(member: &Client, settings: &Settings) -> anyhow::Result<(Confi
         return Err(Refused::Nothing { cluster: settings.cluster.clone() }.into());
     };
     let credential = exchange(bootstrap, &settings.cluster).await?;
-    keep(member, &credential).await.context("the credential cannot be kept in the member")?;
+    keep(member, &credential).await.context("cannot store the credential in the member")?;
     let config = config(&credential, settings).await?;
     tracing::info!(cluster = %settings.cluster, expires = %credential.expires, "has a credential of the hub");
     Ok((config, credential))
 }
 
-/// Renews the credential after two thirds of its life, until `shutdown`.
+/// Renews the credential after two thirds of its lifetime, until `shutdown`.
 pub async fn renew(
     hub: Client,
     member: Client,
@@ -130,7 +132,7 @@ pub async fn renew(
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(cluster = %settings.cluster, expires = %credential.expires, %error, "cannot renew the credential of the hub; trying again");
+                tracing::warn!(cluster = %settings.cluster, expires = %credential.expires, %error, "cannot renew the credential of the hub; retrying");
                 if shutdown.run_until_cancelled(backoff.wait()).await.is_none() {
                     return;
                 }
@@ -139,10 +141,10 @@ pub async fn renew(
     }
 }
 
-/// A token of the agent's account for a bootstrap token, which is dead after it.
+/// Exchanges a bootstrap token for a token of the agent's account; the bootstrap token is invalid afterwards.
 ///
 /// # Errors
-/// [`Refused`], or what the hub says.
+/// [`Refused`], or the hub's error.
 pub async fn exchange(bootstrap: Kubeconfig, cluster: &str) -> anyhow::Result<Credential> {
     let of_cluster = bootstrap.clusters.first().and_then(|named| named.cluster.clone()).unwrap_or_default();
     let config = Config::from_custom_kubeconfig(bootstrap, &KubeConfigOptions::default())
@@ -159,7 +161,7 @@ pub async fn exchange(bootstrap: Kubeconfig, cluster: &str) -> anyhow::Result<Cr
         Err(error) if matches!(error.code(), Some(401 | 404)) => {
             return Err(Refused::UsedMeanwhile { cluster: cluster.to_owned() }.into());
         }
-        Err(error) => return Err(error).context("the bootstrap token cannot be ended"),
+        Err(error) => return Err(error).context("cannot invalidate the bootstrap token"),
     }
     Ok(Credential {
         server: of_cluster.server.unwrap_or_default(),
@@ -183,7 +185,7 @@ async fn request(hub: &Client, cluster: &str) -> Result<(String, Timestamp), Cal
     let asked = json!({"spec": {"audiences": [], "expirationSeconds": LIFE_S}});
     let asked: TokenRequest = serde_json::from_value(asked).map_err(kube::Error::SerdeError)?;
     let granted = call(accounts.create_token_request(AGENT_ACCOUNT, &PostParams::default(), &asked)).await?;
-    // A hub may give less time than was asked for.
+    // A hub may grant a shorter lifetime than requested.
     let found = granted.status.and_then(|status| Some((status.token?, status.expiration_timestamp?.0)));
     found.ok_or_else(|| CallError::Local("the hub's answer has no token".to_owned()))
 }
@@ -223,7 +225,7 @@ async fn keep(member: &Client, credential: &Credential) -> Result<(), CallError>
     }
 }
 
-/// Whether the hub still knows the token; one that does not answer is no refusal.
+/// Whether the hub still accepts the token; no answer is not a refusal.
 async fn is_accepted(credential: &Credential, settings: &Settings) -> anyhow::Result<bool> {
     let hub = Client::try_from(config(credential, settings).await?)?;
     let path = format!("/api/v1/namespaces/{}", names::cluster_namespace(&settings.cluster));
@@ -236,7 +238,7 @@ fn token_file(settings: &Settings) -> PathBuf {
     settings.folder.join("token")
 }
 
-/// Writes the token where the hub's client reads it; readers never see half of it.
+/// Writes the token's file atomically; the hub's client reads it.
 fn write(credential: &Credential, settings: &Settings) -> anyhow::Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let (file, next) = (token_file(settings), settings.folder.join("token.next"));
@@ -265,13 +267,11 @@ async fn config(credential: &Credential, settings: &Settings) -> anyhow::Result<
 fn read(file: &Path) -> anyhow::Result<Kubeconfig> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| {
-        format!("--hub-bootstrap: cannot read {shown}; allowed is a readable kubeconfig file")
+        format!("--hub-bootstrap: cannot read {shown}; allowed: a readable kubeconfig file")
     })?;
     Kubeconfig::from_yaml(&text).map_err(|error| {
         let cause = error.to_string();
         let cause = cause.lines().next().unwrap_or_default();
-        anyhow::anyhow!(
-            "--hub-bootstrap: {shown} is not a kubeconfig; allowed is YAML of kind Config: {cause}"
-        )
+        anyhow::anyhow!("--hub-bootstrap: {shown} is not a kubeconfig; allowed: YAML of kind Config: {cause}")
     })
 }

@@ -1,7 +1,8 @@
-//! Joining: the Cluster on the hub, the agent's namespace in the member, and who the agent is.
+//! Joining: the Cluster on the hub, the agent's namespace in the member, and the agent's identity.
 //!
-//! What may pass (an API server away) is tried again for ever, with backoff. Deliberately absent: writes to a Cluster
-//! that stands. What the agent says of address and place is a proposal in the status, which an administrator confirms.
+//! Temporary failures (an API server that is away) are retried forever, with back-off. Deliberately absent:
+//! writes to an existing Cluster. The agent proposes address and location in the status, and an administrator
+//! confirms them.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -17,14 +18,14 @@ use kube::{
 use crate::{context::Context, options::Options};
 use fleet_agent_ground::{Backoff, CallError, call};
 
-/// ConfigMap in the member that keeps who the agent of this installation is.
+/// ConfigMap in the member with the identity of this installation.
 pub(crate) const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
 const IDENTITY_KEY: &str = "installation";
-/// Longest silence of the watch for the cluster's namespace.
+/// Longest time without events before the watch of the cluster's namespace is restarted.
 const NAMESPACE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes the agent's namespace in the member and reads, or makes up, the name of the installation:
-/// stable over restarts, so that a restarted agent takes its own lease over at once.
+/// Creates the agent's namespace in the member, and reads or creates the identity of the installation. It is
+/// stable over restarts, so a restarted agent takes its own lease over at once.
 pub(crate) async fn identity(context: &Context) -> String {
     retry(context, "prepare the member", || async {
         let namespace = named_namespace(names::MEMBER_NAMESPACE);
@@ -39,7 +40,7 @@ pub(crate) async fn identity(context: &Context) -> String {
         map.data = Some([(IDENTITY_KEY.to_owned(), new_installation(context))].into());
         unless_conflict(call(maps.create(&params(), &map)).await)?;
         let stored = call(maps.get(IDENTITY_CONFIG_MAP)).await?;
-        // Somebody emptied the map: an identity for this run only is still an identity.
+        // The ConfigMap has no identity; one for this run only is enough.
         Ok(installation(stored).unwrap_or_else(|| new_installation(context)))
     })
     .await
@@ -53,8 +54,7 @@ fn installation(map: ConfigMap) -> Option<String> {
     map.data?.remove(IDENTITY_KEY).filter(|value| !value.is_empty())
 }
 
-/// Finds the cluster on the hub and waits until the hub has made its namespace. Returns the status
-/// that stands there.
+/// Finds the cluster on the hub and waits until its namespace exists. Returns the current status.
 pub(crate) async fn join(context: &Context) -> ClusterStatus {
     let cluster = retry(context, "find the cluster on the hub", || find(context)).await;
     wait_for_namespace(context).await;
@@ -62,8 +62,8 @@ pub(crate) async fn join(context: &Context) -> ClusterStatus {
     cluster.status.unwrap_or_default()
 }
 
-/// The Cluster as it stands. An administrator makes it; an agent with an administrator's credential, as in a test,
-/// makes one for itself.
+/// The existing Cluster. An administrator creates it; an agent with an administrator's credential, as in
+/// tests, creates its own.
 async fn find(context: &Context) -> Result<Cluster, CallError> {
     let clusters: Api<Cluster> = Api::all(context.hub.clone());
     let name = &context.options.cluster;
@@ -89,7 +89,7 @@ fn new_cluster(options: &Options) -> Cluster {
     cluster
 }
 
-/// What the agent was told of the member's address and place, for its Cluster's status; `None` for nothing.
+/// Options about the member's address and location, for its Cluster's status; `None` if there are none.
 pub(crate) fn proposed(options: &Options) -> Option<Proposed> {
     let proposed = Proposed {
         api_endpoint: options.api_endpoint.clone(),
@@ -101,14 +101,14 @@ pub(crate) fn proposed(options: &Options) -> Option<Proposed> {
     Some(proposed).filter(|proposed| *proposed != Proposed::default())
 }
 
-/// The hub makes the namespace when it sees the cluster.
+/// Waits until the hub has created the cluster's namespace.
 async fn wait_for_namespace(context: &Context) {
     let name = context.cluster_namespace();
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut backoff = Backoff::new(&name);
     loop {
         let mut events = pin!(watcher::watcher(Api::<Namespace>::all(context.hub.clone()), config.clone()));
-        // A hub that says nothing for that long is asked anew.
+        // If the watch is silent for this long, it is restarted.
         while let Ok(Some(event)) = tokio::time::timeout(NAMESPACE_PATIENCE, events.next()).await {
             match event {
                 Ok(Event::Apply(found) | Event::InitApply(found))
@@ -135,7 +135,7 @@ where
         match attempt().await {
             Ok(value) => return value,
             Err(error) => {
-                tracing::warn!(cluster = %context.options.cluster, %error, "cannot {what}; trying again");
+                tracing::warn!(cluster = %context.options.cluster, %error, "cannot {what}; retrying");
             }
         }
         backoff.wait().await;

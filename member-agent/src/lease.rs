@@ -1,4 +1,4 @@
-//! The agent's Lease on the hub, and the clock that says until when the hub must believe it.
+//! The agent's Lease on the hub, and the clock with its deadline.
 //!
 //! The deadline counts from the moment the last renewal that succeeded was *sent*, on this process's
 //! monotonic clock, so it is never later than the hub's own count.
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use crate::context::Context;
 use fleet_agent_ground::{Backoff, CallError, call};
 
-/// Another agent is at work under the cluster's name.
+/// Another agent runs under the cluster's name.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cluster {cluster:?}: its lease {namespace}/{lease} is held by {holder:?}, which keeps renewing it; allowed is one \
+    "cluster {cluster:?}: its lease {namespace}/{lease} is held by {holder:?}, which keeps renewing it; allowed: one \
      agent for each cluster name (this one is {own:?})",
     lease = names::LEASE_NAME
 )]
@@ -29,7 +29,7 @@ pub struct TwoAgents {
     pub own: String,
 }
 
-/// Takes the Lease and keeps it.
+/// Acquires and renews the Lease.
 pub(crate) struct Holder {
     context: Arc<Context>,
     sorted: Sorted,
@@ -41,7 +41,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// `installation` is what tells this agent from another one under the same name.
+    /// `installation` distinguishes this agent from another one under the same name.
     pub fn new(context: Arc<Context>, sorted: Sorted, installation: &str) -> Self {
         Self {
             leases: Api::namespaced(context.hub.clone(), &context.cluster_namespace()),
@@ -53,20 +53,22 @@ impl Holder {
         }
     }
 
-    /// Takes the lease: at once when it is free or this installation's own, else when it has lapsed.
+    /// Acquires the lease: at once if it is free or belongs to this installation, otherwise after it has
+    /// expired.
     ///
     /// # Errors
-    /// [`TwoAgents`] when its holder renews it meanwhile.
+    /// [`TwoAgents`] if its holder renews it meanwhile.
     pub async fn acquire(&mut self) -> Result<(), TwoAgents> {
         let mut backoff = Backoff::new(&self.identity);
         loop {
             match self.renew().await {
                 Ok(Renewal::Held) => return Ok(()),
                 Ok(Renewal::Other { holder, duration, version }) => {
-                    tracing::info!(%holder, "another agent holds the lease; waiting for it to lapse");
+                    tracing::info!(%holder, "another agent holds the lease; waiting for it to expire");
                     self.wait_for_lapse(holder, duration, version).await?;
                 }
                 Err(error) => {
+                    self.context.counts.lease_failed();
                     tracing::warn!(cluster = %self.context.options.cluster, %error, "cannot take the lease");
                     backoff.wait().await;
                 }
@@ -74,7 +76,7 @@ impl Holder {
         }
     }
 
-    /// The incarnation of the hub for which nothing runs here that no Work names.
+    /// The incarnation of the hub for which no run without a Work is left here.
     fn sorted_for(&self) -> Option<String> {
         self.sorted.is_noted().then(|| self.context.sources.hub.incarnation()).flatten()
     }
@@ -82,7 +84,7 @@ impl Holder {
     /// Renews until the agent stops.
     ///
     /// # Errors
-    /// [`TwoAgents`] when another agent has taken the lease and keeps it.
+    /// [`TwoAgents`] if another agent has taken the lease and renews it.
     pub async fn run(mut self) -> anyhow::Result<()> {
         let shutdown = self.context.shutdown.clone();
         let mut backoff = Backoff::new(&self.identity);
@@ -101,6 +103,7 @@ impl Holder {
                     }
                 }
                 Some(Err(error)) => {
+                    self.context.counts.lease_failed();
                     tracing::warn!(cluster = %self.context.options.cluster, %error, "cannot renew the lease");
                     wait = backoff.next_delay().min(period);
                 }
@@ -109,7 +112,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Waits out the lease of another holder.
+    /// Waits until the lease of another holder expires.
     async fn wait_for_lapse(
         &mut self,
         holder: String,
@@ -129,7 +132,7 @@ impl Holder {
                 own: self.identity.clone(),
             });
         }
-        // Not renewed in its whole duration, by this process's own clock: free to take.
+        // Not renewed in its whole duration, by this process's own clock: it is free.
         self.lease = now.map(|mut lease| {
             lease.spec = None;
             lease
@@ -153,15 +156,16 @@ impl Holder {
                 version: lease.metadata.resource_version.clone(),
             };
             self.lease = None;
+            self.context.counts.lease_refused();
             return Ok(other);
         }
         let mut wanted = self.lease.clone().unwrap_or_default();
         wanted.metadata.name = Some(names::LEASE_NAME.to_owned());
-        // In whole seconds, up: the hub waits no less than this agent takes.
+        // Rounded up to whole seconds: the hub waits at least as long as this agent takes.
         let grace = options.fence_grace.as_secs() + u64::from(options.fence_grace.subsec_nanos() > 0);
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         annotations.insert(names::FENCE_GRACE_ANNOTATION.to_owned(), grace.to_string());
-        // Until it is sorted out what runs here, what stood there before stays, and tells the hub that it is not.
+        // Until unknown runs have been removed, the earlier value stays and tells the hub so.
         if let Some(incarnation) = self.sorted_for() {
             annotations.insert(names::SORTED_ANNOTATION.to_owned(), incarnation);
         }
@@ -182,7 +186,7 @@ impl Holder {
         } else {
             call(self.leases.create(&params, &wanted)).await
         };
-        // After a failure the lease is read anew.
+        // After a failure the lease is read again.
         let written = written?;
         let is_declared_lost = written
             .metadata
@@ -190,6 +194,7 @@ impl Holder {
             .as_ref()
             .is_some_and(|marks| marks.contains_key(names::DECLARED_LOST_ANNOTATION));
         self.lease = Some(written);
+        self.context.counts.lease_renewed(sent + options.lease_duration);
         self.state.send_modify(|state| {
             state.deadline = Some(sent + options.lease_duration);
             state.is_declared_lost = is_declared_lost;

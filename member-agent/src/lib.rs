@@ -1,6 +1,6 @@
-//! The member process: registers its cluster on the hub, keeps its lease, reports capacity, answers
-//! reservations, applies Works, reports status, and brings the job controllers and the gang scheduler
-//! to members that have none.
+//! The member process: registers its cluster on the hub, renews its lease, reports capacity, answers
+//! reservations, applies Works, reports status, and runs job controllers and the gang scheduler for members
+//! that have none.
 
 mod capacity;
 mod context;
@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use fleet_agent_ground::{JobController, permits};
+pub use fleet_agent_ground::{AgentMetrics, JobController, permits};
 pub use fleet_job_controllers as jobs;
 pub use lease::TwoAgents;
 pub use options::{DEFAULT_WATCHDOG_IMAGE, Options, Reach, Webhook};
@@ -31,21 +31,22 @@ pub use record::RECORD_TIMEOUT;
 use context::Context;
 use lease::Holder;
 
-/// Whether the scheduler can be configured by this file.
+/// Validates a scheduler configuration file.
 ///
 /// # Errors
-/// The file cannot be read, or what is wrong with it, with its line.
+/// The file cannot be read, or it is invalid: the mistake with its line.
 pub fn check_scheduler_conf(file: &std::path::Path) -> anyhow::Result<()> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
     fleet_member_scheduler::check_conf(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
 }
 
-/// Runs the agent of one member until `shutdown` is cancelled. Never returns an error for something that
-/// may pass (an API server away); only for what cannot (two agents under one name).
+/// Runs the agent of one member until `shutdown` is cancelled. Temporary failures (an API server that is
+/// away) are not errors; permanent ones (two agents under one name) are.
 ///
-/// What concerns the member alone (scheduler, job controllers, stopping fenced jobs) runs from the start, hub or no
-/// hub; what speaks for the cluster on the hub, or does what it says, begins when the lease is held.
+/// Parts that concern only the member (scheduler, job controllers, stopping fenced jobs) run from the start,
+/// with or without the hub. Parts that speak for the cluster on the hub, or follow it, start when the agent
+/// holds the lease.
 ///
 /// # Errors
 /// [`TwoAgents`], or a part that ended abnormally.
@@ -65,21 +66,21 @@ async fn run_in_place(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let (hub, member) = (patience::patient(hub), patience::patient(member));
-    // One life after the other: an API server that went back in time ends one, as a restart of the process would.
+    // A restored API server ends one life and starts the next, like a restart of the process.
     while !shutdown.is_cancelled() {
         live(hub.clone(), member.clone(), options.clone(), &shutdown).await?;
     }
     Ok(())
 }
 
-/// Runs until `shutdown` is cancelled, or what is remembered of hub or member may be wrong.
+/// Runs until `shutdown` is cancelled, or until cached state of hub or member may be wrong.
 async fn live(
     hub: kube::Client,
     member: kube::Client,
     options: Options,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
-    // A part that fails stops the others, not the caller's other agents.
+    // A part that fails stops the others, but no other agents of the caller.
     let stop = shutdown.child_token();
     let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::default()));
     let (places, requests, questions) = Reservations::new();
@@ -102,7 +103,7 @@ async fn live(
     while let Some(ended) = parts.join_next().await {
         let ended = ended
             .unwrap_or_else(|error| Err(anyhow::anyhow!("a part of the agent ended abnormally: {error}")));
-        // A part that ends well has nothing to do, or was told to stop.
+        // A part that returns has nothing to do, or was stopped.
         if ended.is_err() && outcome.is_ok() {
             outcome = ended;
             stop.cancel();
@@ -111,13 +112,13 @@ async fn live(
     outcome
 }
 
-/// A part that tries for ever what fails.
+/// A part that retries forever never fails.
 async fn ends_well(part: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     part.await;
     Ok(())
 }
 
-/// Drops `part` when the agent is to stop, with the writes that it has under way.
+/// Drops `part` when the agent stops, with its writes in flight.
 async fn until_stopped(stop: CancellationToken, part: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     stop.run_until_cancelled(part).await;
     Ok(())
@@ -129,6 +130,7 @@ fn scheduler(context: &Context, owned: &Owned, admissions: &Admissions, asked: A
         hub: context.hub_link(),
         member: context.member_link(),
         clock: context.clock,
+        counts: context.counts.clone(),
         terms: context.terms.clone(),
         owned: owned.clone(),
         admissions: admissions.clone(),
@@ -144,14 +146,14 @@ fn scheduler(context: &Context, owned: &Owned, admissions: &Admissions, asked: A
     Scheduler::new(handles, settings, asked, context.shutdown.clone())
 }
 
-/// The job controllers that the options name.
+/// The job controllers named by the options.
 fn jobs(context: &Context, admissions: Admissions, places: Reservations) -> BoxFuture<'static, ()> {
     let options = &context.options;
     let handles = fleet_job_controllers::Handles {
         member: context.member_link(),
         clock: context.clock,
         lease: Some(context.lease.clone()),
-        // Where others schedule, groups are let in by them, or by nobody.
+        // Where another scheduler runs, it admits the groups.
         admissions: Some(admissions).filter(|_| !options.scheduler_names.is_empty()),
         places: Some(places),
     };
@@ -164,6 +166,7 @@ fn works(context: &Context, owned: Owned, places: Reservations, sorted: Sorted) 
         hub: context.hub_link(),
         member: context.member_link(),
         clock: context.clock,
+        counts: context.counts.clone(),
         lease: context.lease.clone(),
         terms: context.terms.clone(),
         owned,
@@ -181,7 +184,7 @@ fn works(context: &Context, owned: Owned, places: Reservations, sorted: Sorted) 
     fleet_works::run(handles, settings, context.shutdown.clone())
 }
 
-/// Ends this life when the store of the hub or of the member is seen to have gone back in time.
+/// Ends this life when a restore of the hub's or the member's store is detected.
 async fn follow_incarnation(context: Arc<Context>) -> anyhow::Result<()> {
     let sources = &context.sources;
     let restored = async {
@@ -198,7 +201,7 @@ async fn follow_incarnation(context: Arc<Context>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that the hub is to believe about the cluster: only after the lease is held.
+/// Everything the hub must know about the cluster; starts when the lease is held.
 async fn speak_for_the_cluster(
     context: Arc<Context>,
     sorted: Sorted,

@@ -2,10 +2,13 @@
 //!
 //! Reads flags, opens both clients, runs until Ctrl-C or SIGTERM.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
+use fleet_metrics::{Exposed, Exposition, Process};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -14,9 +17,10 @@ use member_agent::{
     DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook, credential,
     permits::{CellNodes, DEFAULT_KINDS, Permits},
 };
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// A third of a busy process's time went into the system's allocator.
+/// The system's allocator took a third of a busy process's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -27,11 +31,11 @@ struct Flags {
     /// Kubeconfig of the hub
     #[arg(long, value_name = "FILE", env = "HUB_KUBECONFIG", required_unless_present = "hub_bootstrap")]
     hub_kubeconfig: Option<PathBuf>,
-    /// Kubeconfig of the hub with a bootstrap token (`fleet join`), for which the agent gets a credential of its own. That is
-    /// kept in the member and renewed; a restart needs no token any more
+    /// Kubeconfig of the hub with a bootstrap token (`fleet join`), with which the agent gets its own
+    /// credential. The credential is stored in the member and renewed; a restart needs no token
     #[arg(long, value_name = "FILE", env = "HUB_BOOTSTRAP", conflicts_with = "hub_kubeconfig")]
     hub_bootstrap: Option<PathBuf>,
-    /// Where the file with that credential's token is written
+    /// Folder of the file with that credential's token
     #[arg(long, value_name = "DIRECTORY", default_value = "/tmp/fleet")]
     credential_folder: PathBuf,
     /// Kubeconfig of the member; without it the pod's service account is used
@@ -40,8 +44,8 @@ struct Flags {
     /// Name of the Cluster on the hub
     #[arg(long, value_name = "NAME")]
     cluster: String,
-    /// Where the hub's users reach the member's API server; this and what follows is proposed in the Cluster's status
-    /// until an administrator confirms it (fleet join --confirm)
+    /// Address of the member's API server for users of the hub. This and the following flags are proposals in
+    /// the Cluster's status, until an administrator confirms them (fleet join --confirm)
     #[arg(long, value_name = "URL")]
     api_endpoint: Option<String>,
     #[arg(long)]
@@ -53,63 +57,68 @@ struct Flags {
     /// Labels for the Cluster object
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     labels: Vec<(String, String)>,
-    /// Job controllers to run, for members without operators of their own: pytorchjob, tfjob, mpijob,
+    /// Job controllers to run, for members without their own operators: pytorchjob, tfjob, mpijob,
     /// volcanojob, job, deployment; `all` or `none`
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "none")]
     controllers: Vec<String>,
-    /// Names of schedulers this agent binds pods for; `none` for none
+    /// Scheduler names whose pods this agent binds; `none` turns it off
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "fleet,volcano")]
     scheduler_names: Vec<String>,
     /// Configuration of the scheduler in the format of volcano-scheduler.conf, read again when it changes
     #[arg(long, value_name = "FILE", env = "SCHEDULER_CONF")]
     scheduler_conf: Option<PathBuf>,
-    /// Answer the member's API server, over TLS, whether a Volcano Job, PodGroup or Queue may be made among the
-    /// others: 0.0.0.0:9443. Without it what cannot run is made, waits and says why
+    /// Listen address of the admission webhook for Volcano Jobs, PodGroups and Queues, such as 0.0.0.0:9443.
+    /// Without it, invalid objects are accepted, wait, and report why
     #[arg(long, value_name = "ADDRESS:PORT")]
     webhook_listen: Option<SocketAddr>,
-    /// The Service of the member that leads to --webhook-listen; without it the address itself is registered
+    /// The Service of the member in front of --webhook-listen; without it the address itself is registered
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_listen", value_parser = service)]
     webhook_service: Option<Reach>,
     /// Kinds that the hub may apply in this member, as Kind or Kind.group; `*` for every kind
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = DEFAULT_KINDS)]
     kinds: Vec<String>,
-    /// Namespaces that the hub may use in this member, in full or as a beginning with `*`. Namespaces of the cluster
-    /// itself (kube-*, fleet-system, openshift-*, istio-system) have to be named in full
+    /// Namespaces that the hub may use in this member: full names, or a prefix with `*`. Namespaces of the
+    /// cluster itself (kube-*, fleet-system, openshift-*, istio-system) need their full name
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', default_value = "*")]
     namespaces: Vec<String>,
     /// Let policies with `conflictResolution: Overwrite` take over objects that Fleet did not make
     #[arg(long)]
     allow_overwrite: bool,
-    /// User under whose rights objects are written, with {namespace} for theirs, such as
-    /// system:serviceaccount:{namespace}:fleet; without it the agent's own
+    /// Account under whose rights jobs and their dependencies are created and changed, such as
+    /// system:serviceaccount:{namespace}:fleet, with {namespace} for their namespace; default: the agent's
+    /// own rights
     #[arg(long, value_name = "USER")]
     impersonate: Option<String>,
-    /// Labels of the nodes that the hub may keep for cells of virtual clusters; without it all nodes
+    /// Labels of the nodes that the hub may keep for cells of virtual clusters; default: all nodes
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     cell_node_selector: Vec<(String, String)>,
-    /// How many nodes the hub may keep for cells of virtual clusters; without it all, 0 for none
+    /// How many nodes the hub may keep for cells of virtual clusters; default: all, 0 for none
     #[arg(long, value_name = "NUMBER")]
     max_cell_nodes: Option<usize>,
-    /// Let the hub compare sums instead of asking for reservations
+    /// Do not answer reservations: the hub compares sums of free resources
     #[arg(long)]
     no_reservation: bool,
-    /// Seconds for which the hub believes the agent alive after a renewal of its lease
+    /// Seconds for which the hub counts the agent as alive after a renewal of its lease
     #[arg(long, value_name = "SECONDS", default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..))]
     lease_duration: u32,
     /// Seconds between renewals of the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     lease_renew: u32,
-    /// Seconds after the end of the lease within which pods of jobs that may move are gone; the hub waits for them
+    /// Seconds after the end of the lease within which pods of jobs that may move are gone; the hub waits
+    /// this long
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     fence_grace: u32,
-    /// Image of the side container for jobs whose policy asks for fencing Watchdog
+    /// Address of /metrics and /healthz; default: not served
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_address: Option<SocketAddr>,
+    /// Image of the side container for jobs with fencing Watchdog
     #[arg(long, value_name = "IMAGE", default_value = DEFAULT_WATCHDOG_IMAGE)]
     watchdog_image: String,
 }
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    // Installed before anything opens a connection; there is no other provider in the process.
+    // Installed before anything connects; the process has no other TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -132,6 +141,11 @@ fn main() -> ExitCode {
 
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let options = flags.options()?;
+    // Before anything connects: a port in use is a mistake in the flags.
+    let listener = match flags.metrics_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let member = client("--member-kubeconfig", flags.member_kubeconfig.as_ref()).await?;
     let shutdown = CancellationToken::new();
     let hub = match &flags.hub_kubeconfig {
@@ -143,14 +157,29 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         stop_signal().await;
         stop.cancel();
     });
-    member_agent::run(hub, member, options, shutdown).await
+    let metrics = options.metrics.clone();
+    let agent = member_agent::run(hub, member, options, shutdown.clone());
+    let Some(listener) = listener else { return agent.await };
+    let process = Process::new("member-agent", env!("CARGO_PKG_VERSION"));
+    let parts: [Arc<dyn Exposed>; 2] = [Arc::new(process), Arc::new(metrics)];
+    let serving = async {
+        let ended = fleet_metrics::serve(listener, Exposition::new(parts), shutdown.cancelled_owned());
+        ended.await.context("--metrics-address: the socket is broken")
+    };
+    tokio::try_join!(agent, serving).map(drop)
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("--metrics-address {address}: cannot listen on it"))
 }
 
 impl Flags {
     fn options(&self) -> anyhow::Result<Options> {
         if self.lease_renew >= self.lease_duration {
             bail!(
-                "--lease-renew: found {} s; allowed is less than --lease-duration, {} s",
+                "--lease-renew: found {} s; allowed: less than --lease-duration, {} s",
                 self.lease_renew,
                 self.lease_duration
             );
@@ -162,7 +191,7 @@ impl Flags {
             && listen.ip().is_unspecified()
         {
             bail!(
-                "--webhook-listen: found {listen}, which no API server can reach; allowed is an address of this machine, or \
+                "--webhook-listen: found {listen}, which no API server can reach; allowed: an address of this machine, or \
                  --webhook-service beside it"
             );
         }
@@ -204,12 +233,12 @@ fn cluster_name(name: &str) -> anyhow::Result<&str> {
     let valid = name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-');
     if name.is_empty() || name.len() > 57 || !valid {
         bail!(
-            "--cluster: found {name:?}; allowed are lower-case letters, digits and inner dashes, 1 to 57 of them"
+            "--cluster: found {name:?}; allowed: lower-case letters, digits and inner dashes, 1 to 57 of them"
         );
     }
     if fleet_api::access::RESERVED_CLUSTERS.contains(&name) {
         bail!(
-            "--cluster: found {name:?}, whose namespace on the hub is Fleet's own; allowed is any other name"
+            "--cluster: found {name:?}, whose namespace on the hub is Fleet's own; allowed: any other name"
         );
     }
     Ok(name)
@@ -228,7 +257,7 @@ fn controllers(names: &[String]) -> anyhow::Result<BTreeSet<JobController>> {
             "job" | "batchjob" => drop(found.insert(JobController::BatchJob)),
             "deployment" => drop(found.insert(JobController::Deployment)),
             other => bail!(
-                "--controllers: found {other:?}; allowed are pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
+                "--controllers: found {other:?}; allowed: pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
             ),
         }
     }
@@ -240,14 +269,14 @@ fn service(text: &str) -> Result<Reach, String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(Reach::Service { namespace: namespace.to_owned(), name: name.to_owned() })
         }
-        _ => Err(format!("found {text:?}; allowed is NAMESPACE/NAME")),
+        _ => Err(format!("found {text:?}; allowed: NAMESPACE/NAME")),
     }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("found {text:?}; allowed is KEY=VALUE")),
+        _ => Err(format!("found {text:?}; allowed: KEY=VALUE")),
     }
 }
 
@@ -259,7 +288,7 @@ async fn own_credential(
 ) -> anyhow::Result<Client> {
     let settings = credential::Settings {
         cluster: flags.cluster.clone(),
-        // Gone from the member once it was used.
+        // The bootstrap token is deleted from the member once it was used.
         bootstrap: flags.hub_bootstrap.clone().filter(|file| file.exists()),
         folder: flags.credential_folder.clone(),
     };
@@ -269,13 +298,13 @@ async fn own_credential(
     Ok(hub)
 }
 
-/// A client from a kubeconfig, or of the pod it runs in. It does not retry by itself: that is the
-/// agent's to decide.
+/// A client from a kubeconfig, or of the agent's own pod. It does not retry by itself; the agent decides
+/// about retries.
 async fn client(flag: &str, file: Option<&PathBuf>) -> anyhow::Result<Client> {
     let config = match file {
         Some(file) => from_file(flag, file).await?,
         None => Config::incluster().with_context(|| {
-            format!("{flag}: not given, and this is not a pod; allowed is a kubeconfig file")
+            format!("{flag}: not given, and this is not a pod; allowed: a kubeconfig file")
         })?,
     };
     client_of(flag, config)
@@ -283,7 +312,7 @@ async fn client(flag: &str, file: Option<&PathBuf>) -> anyhow::Result<Client> {
 
 fn client_of(flag: &str, mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
-    // Watches close after 290 s at the latest; what is silent for longer is dead.
+    // Watches end after 290 s at the latest; a connection that is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(305));
     config.reset_reader_on_write = true;
     Client::try_from(config).with_context(|| format!("{flag}: cannot make a client of it"))
@@ -292,16 +321,16 @@ fn client_of(flag: &str, mut config: Config) -> anyhow::Result<Client> {
 async fn from_file(flag: &str, file: &PathBuf) -> anyhow::Result<Config> {
     let shown = file.display();
     let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{flag}: cannot read {shown}; allowed is a readable kubeconfig file"))?;
+        .with_context(|| format!("{flag}: cannot read {shown}; allowed: a readable kubeconfig file"))?;
     let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| {
-        // The parser shows the place over several lines; one says enough.
+        // The parser's message has several lines; one is enough.
         let cause = error.to_string();
         let cause = cause.lines().next().unwrap_or_default();
-        anyhow::anyhow!("{flag}: {shown} is not a kubeconfig; allowed is YAML of kind Config: {cause}")
+        anyhow::anyhow!("{flag}: {shown} is not a kubeconfig; allowed: YAML of kind Config: {cause}")
     })?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(|| {
         format!(
-            "{flag}: {shown} names no usable cluster; allowed is a current-context with a cluster and a user"
+            "{flag}: {shown} names no usable cluster; allowed: a current-context with a cluster and a user"
         )
     })
 }
@@ -349,7 +378,7 @@ mod tests {
     fn errors_name_flag_found_and_allowed() {
         assert_eq!(
             controllers(&["sparkjob".to_owned()]).unwrap_err().to_string(),
-            "--controllers: found \"sparkjob\"; allowed are pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
+            "--controllers: found \"sparkjob\"; allowed: pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
         );
         assert!(cluster_name("East").unwrap_err().to_string().starts_with("--cluster: found \"East\""));
         assert!(cluster_name("east-1").is_ok());
@@ -359,11 +388,8 @@ mod tests {
     async fn an_unreadable_kubeconfig_is_one_line() {
         let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         for (file, start) in [
-            (
-                "/nowhere/config".into(),
-                "--hub-kubeconfig: cannot read /nowhere/config; allowed is".to_owned(),
-            ),
-            (own.clone(), format!("--hub-kubeconfig: {} is not a kubeconfig; allowed is", own.display())),
+            ("/nowhere/config".into(), "--hub-kubeconfig: cannot read /nowhere/config; allowed:".to_owned()),
+            (own.clone(), format!("--hub-kubeconfig: {} is not a kubeconfig; allowed:", own.display())),
         ] {
             let line = format!("{:#}", from_file("--hub-kubeconfig", &file).await.unwrap_err());
             assert!(line.starts_with(&start) && !line.contains('\n'), "{line}");

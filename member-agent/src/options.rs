@@ -1,6 +1,6 @@
-//! How an agent runs. Every bound and period is here, so that tests can shrink it.
+//! Options of an agent. All limits and periods are here, so that tests can shrink them.
 
-use fleet_agent_ground::JobController;
+use fleet_agent_ground::{AgentMetrics, JobController};
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
@@ -21,17 +21,17 @@ pub const DEFAULT_WATCHDOG_IMAGE: &str = "registry.example.com/fleet/watchdog:0.
 pub struct Options {
     /// Name of the Cluster on the hub.
     pub cluster: String,
-    /// Where the hub's users reach the member. It is proposed in the Cluster's status, as are provider, region, zones
-    /// and labels: an administrator confirms them.
+    /// Address of the member for users of the hub. A proposal in the Cluster's status, like provider, region,
+    /// zones and labels: an administrator confirms them.
     pub api_endpoint: Option<String>,
     pub provider: Option<String>,
     pub region: Option<String>,
     pub zones: Vec<String>,
     /// Labels for the Cluster object.
     pub labels: std::collections::BTreeMap<String, String>,
-    /// Whether to answer reservations; otherwise the hub compares sums.
+    /// Whether the agent answers reservations; otherwise the hub compares sums of free resources.
     pub reservation: bool,
-    /// Which `schedulerName`s this agent binds pods for; empty turns the scheduler off.
+    /// Scheduler names whose pods this agent binds; empty turns the scheduler off.
     pub scheduler_names: BTreeSet<String>,
     /// The scheduler's configuration in Volcano's format, read again when it changes; `None` is the built-in one.
     pub scheduler_conf: Option<std::path::PathBuf>,
@@ -41,53 +41,56 @@ pub struct Options {
     pub controllers: BTreeSet<JobController>,
     pub lease_duration: Duration,
     pub lease_renew: Duration,
-    /// How long after the lease's end pods of fenced jobs may take to be gone.
+    /// How long after the lease's end pods of fenced jobs may still exist.
     pub fence_grace: Duration,
-    /// Image of the side container that stops pods of jobs with fencing Watchdog; without one such jobs are refused.
+    /// Image of the side container that stops pods of jobs with fencing Watchdog; without it such jobs are
+    /// refused.
     pub watchdog_image: Option<String>,
     /// How long after the lease's end a watchdog has stopped the last process of its pod.
     pub watchdog_stops_within: Duration,
-    /// Shortest time between two capacity reports.
+    /// Least time between two capacity reports.
     pub report_interval: Duration,
-    /// How long a half-bound gang without a hold may stay so before its places are given back, and an
-    /// incomplete one before its pods are told.
+    /// How long a half-bound gang without a hold may stay so before its places are released, and an
+    /// incomplete one before that is reported on its pods.
     pub gang_grace: Duration,
-    /// Whether to ask the member which rights are missing, and to report them.
+    /// Whether to check which rights are missing in the member, and to report them.
     pub check_rights: bool,
     /// What the hub may do in this member.
     pub permits: Permits,
     /// Wall-clock time.
     pub clock: Clock,
-    /// Name of this installation, when the member keeps none yet; `None` makes one up.
+    /// Metrics; shared with the HTTP server.
+    pub metrics: AgentMetrics,
+    /// Identity of this installation if the member has none yet; `None` creates one.
     pub installation: Option<String>,
 }
 
-/// Where the admission webhook listens, and how the member's API server reaches it.
+/// Listen address of the admission webhook, and how the member's API server reaches it.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// Port 0 takes any that is free.
+    /// Port 0 uses any free port.
     pub listen: SocketAddr,
     pub reach: Reach,
 }
 
 impl Webhook {
-    /// For an API server on the same machine, at any port that is free.
+    /// For an API server on the same machine, on any free port.
     pub fn on_loopback() -> Self {
         Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), reach: Reach::Listener }
     }
 }
 
-/// How an API server reaches a webhook.
+/// How the API server reaches the webhook.
 #[derive(Clone, Debug)]
 pub enum Reach {
-    /// At the address it listens on.
+    /// At its listen address.
     Listener,
     /// Through a Service of the member, at its port 443.
     Service { namespace: String, name: String },
 }
 
 impl Options {
-    /// Settings for a member that has its own scheduler and operators.
+    /// Options for a member with its own scheduler and operators.
     pub fn new(cluster: impl Into<String>) -> Self {
         Self {
             cluster: cluster.into(),
@@ -101,8 +104,8 @@ impl Options {
             scheduler_conf: None,
             webhook: None,
             controllers: BTreeSet::new(),
-            lease_duration: Duration::from_secs(40),
-            lease_renew: Duration::from_secs(10),
+            lease_duration: fleet_api::names::LEASE_DURATION,
+            lease_renew: fleet_api::names::LEASE_RENEW,
             fence_grace: DEFAULT_FENCE_GRACE,
             watchdog_image: Some(DEFAULT_WATCHDOG_IMAGE.to_owned()),
             watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
@@ -111,6 +114,7 @@ impl Options {
             check_rights: false,
             permits: Permits::default(),
             clock: Clock::start(),
+            metrics: AgentMetrics::default(),
             installation: None,
         }
     }

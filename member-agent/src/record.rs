@@ -1,8 +1,8 @@
-//! The Lease in the member: what a restarted agent knows of the last renewal on the hub, and what watchdogs go by.
+//! The Lease in the member: it tells a restarted agent of the last renewal on the hub, and watchdogs read it.
 //!
-//! It is renewed only while the agent is in good standing, and its duration is what was left of the hub's lease
-//! when it was written: it never outlives the deadline on the hub by more than the time a write is under way. Its
-//! `renewTime` is this node's wall clock, which only a restarted agent reads, and only to shorten.
+//! It is renewed only while the agent is in good standing. Its duration is what was left of the hub's lease
+//! when it was written, so it outlives the hub's deadline at most by the time of a write in flight. Its
+//! `renewTime` is this node's wall clock; only a restarted agent reads it, and only to shorten its deadline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,17 +19,16 @@ use tokio::time::Instant;
 use crate::context::Context;
 use fleet_agent_ground::{Backoff, CallError, Standing, call};
 
-/// Longest wait for the answer to one write of the record: what is under way for longer is given up, so that a
-/// late write does not keep watchdogs content.
+/// Timeout of a write of the record, so that a late write does not keep watchdogs content.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How far the record may lie ahead of this node's clock before the clock counts as set back.
+/// How far the record's time may be in the future before it counts as a clock that was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(1);
 
 fn leases(context: &Context) -> Api<Lease> {
     Api::namespaced(context.member.clone(), names::MEMBER_NAMESPACE)
 }
 
-/// The deadline that a former process has left, as far as it lies ahead. Asks until the member answers.
+/// The deadline of the previous process, if it is in the future. Retries until the member answers.
 pub(crate) async fn read(context: &Context) -> Option<Instant> {
     let mut backoff = Backoff::new(&format!("{}/record", context.options.cluster));
     loop {
@@ -44,7 +43,7 @@ pub(crate) async fn read(context: &Context) -> Option<Instant> {
     }
 }
 
-/// What is left of a record at `now`.
+/// The remaining time of a record at `now`.
 fn left_of(lease: &Lease, now: Timestamp) -> Duration {
     let Some(spec) = &lease.spec else { return Duration::ZERO };
     let (Some(MicroTime(renewed)), Some(seconds)) = (&spec.renew_time, spec.lease_duration_seconds) else {
@@ -95,7 +94,7 @@ async fn keep(context: &Context) {
 }
 
 async fn write(context: &Context, deadline: Instant) -> Result<(), CallError> {
-    // Rounded down: never longer than the hub's.
+    // Rounded down: never longer than the hub's lease.
     let left = deadline.saturating_duration_since(Instant::now()).as_secs();
     if left == 0 {
         return Ok(());

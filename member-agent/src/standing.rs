@@ -1,10 +1,10 @@
-//! How the agent stands with the hub: whether fenced jobs may run.
+//! The agent's standing with the hub: whether fenced jobs may run.
 //!
-//! A fenced job is one that the hub may start elsewhere once this cluster counts as lost. Past the deadline of
-//! its lease the agent is cut off: fenced jobs are stopped (`works::fence`) and none is started. Once the lease is
-//! renewed again the agent first learns the current epochs, with a listing that began after the renewal, and only
-//! then is in good standing. The deadline of a former process is taken over from its record: a restarted agent that
-//! does not reach the hub stops what the former one would have stopped.
+//! A fenced job is one that the hub may start elsewhere once this cluster counts as lost. Past the deadline
+//! of its lease the agent is cut off: fenced jobs are stopped (`works::fence`) and none is started. When the
+//! lease is renewed again, the agent first learns the current epochs from a list that began after the
+//! renewal; then it is in good standing. A restarted agent takes over the previous process's deadline from
+//! the record, so without the hub it stops what its predecessor would have stopped.
 
 use fleet_agent_ground::{LeaseState, Standing};
 use std::sync::Arc;
@@ -13,23 +13,22 @@ use tokio::time::Instant;
 
 use crate::{context::Context, record};
 
-/// Part of the grace that a process that has just started takes to reach the hub, before it acts on a record that has
-/// lapsed.
+/// Part of the grace period that a new process has to reach the hub before it acts on an expired record.
 const FIRST_TRY: u32 = 4;
 
-/// What a standing follows from.
+/// Inputs of the standing.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     lease: LeaseState,
-    /// The last return whose epochs have been learned, and the last one there was.
+    /// The last return to good standing whose epochs are known, and the last return.
     learned: u64,
     returns: u64,
     now: Instant,
-    /// Until then a process that has just started tries to reach the hub before it stops anything.
+    /// Until then a new process tries to reach the hub before it stops anything.
     first_try_until: Instant,
 }
 
-/// The standing that follows from the one before.
+/// The next standing.
 fn next(before: Standing, facts: &Facts) -> Standing {
     let Facts { lease, now, .. } = facts;
     let is_held = lease.is_held_at(*now);
@@ -38,7 +37,7 @@ fn next(before: Standing, facts: &Facts) -> Standing {
         return match (lease.is_record_read, lease.deadline) {
             (false, _) => Standing::Starting,
             (true, _) if lease.is_declared_lost => Standing::CutOff,
-            // The hub has believed this cluster alive all the time.
+            // The hub has counted this cluster as alive all the time.
             (true, _) if inherits => Standing::Good,
             (true, Some(_)) if is_held => Standing::Returning(facts.returns + 1),
             (true, None) if *now < facts.first_try_until => Standing::Starting,
@@ -53,7 +52,7 @@ fn next(before: Standing, facts: &Facts) -> Standing {
     }
 }
 
-/// Keeps the standing until the agent stops.
+/// Maintains the standing until the agent stops.
 pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let shutdown = context.shutdown.clone();
     shutdown.run_until_cancelled(keep(context)).await;
@@ -84,7 +83,7 @@ async fn keep(context: Arc<Context>) {
         let wake = [state.end(), Some(first_try_until)].into_iter().flatten().filter(|at| *at > now).min();
         tokio::select! {
             biased;
-            // Senders live in the clock.
+            // The clock owns the senders.
             _ = lease.changed() => {}
             _ = learned.changed() => {}
             found = &mut reading, if !is_read => {

@@ -1,4 +1,4 @@
-//! What reaches the core from its feeds.
+//! Changes that the feeds send to the core.
 
 use fleet_agent_ground::{
     Event, Object,
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::scheduler::loads::reading::Reading;
 
-/// Changes that may wait before their feed does.
+/// Capacity of the channel; a feed waits while it is full.
 const CHANGES: usize = 1024;
 
 /// Names of feeds, as logs have them.
@@ -23,17 +23,18 @@ pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
 pub(crate) const NUMATOPOLOGIES: &str = "numatopologies";
 pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
 
-/// What must have been listed before the first decision: all that decides who enters and where pods may go.
+/// Kinds that must be listed before the first decision: they decide which jobs are admitted and where pods
+/// may run.
 pub(crate) const READ_FIRST: [&str; 7] =
     [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES, BUDGETS];
 
-/// What reaches the core from the feeds.
+/// A change from the feeds.
 #[derive(Debug)]
 pub(crate) enum CoreChange {
     Node(Event<LeanNode>),
     Pod(Event<LeanPod>),
     Reservation(Event<Reservation>),
-    /// Of the member: what stands there of the holds.
+    /// From the member: the stored copies of holds.
     Copy(Event<Reservation>),
     PodGroup(Event<Object>),
     Queue(Event<Object>),
@@ -43,16 +44,16 @@ pub(crate) enum CoreChange {
     Budget(Event<Object>),
     Numatopology(Event<Object>),
     Command(Event<Object>),
-    /// What was measured of nodes.
+    /// Measured loads of nodes.
     Loads(Vec<Reading>),
-    /// The scheduler's configuration is new.
+    /// A new configuration of the scheduler.
     Config(Box<fleet_scheduler::Config>),
-    /// Number of the last report that the hub has.
+    /// Sequence number of the hub's last report.
     LastReport(i64),
 }
 
 impl CoreChange {
-    /// The kind that this is a whole listing of.
+    /// The kind, if this is a whole list.
     pub fn lists(&self) -> Option<&'static str> {
         Some(match self {
             Self::Node(Event::Listed) => NODES,

@@ -1,7 +1,7 @@
-//! Commands for queues (`bus.volcano.sh`): open one, close one, with what stands below it.
+//! Commands for queues (`bus.volcano.sh`): open or close a queue with the queues below it.
 //!
-//! A Command is deleted once its effect stands, so that a restart in between carries it out again; doing so twice
-//! changes nothing. What cannot be done is told by an event on the queue.
+//! A Command is deleted once its effect is written, so a restart in between repeats it; it is idempotent. A
+//! Command that cannot be carried out is reported by an event on the queue.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,27 +23,27 @@ use fleet_agent_ground::{
 };
 use fleet_member_state::MemberState;
 
-/// On queues that were closed with one above them.
+/// Annotation on queues that were closed together with a parent.
 pub(crate) const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
-/// Pause before a Command that could not be carried out is tried again.
+/// Back-off after a Command could not be carried out.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Commands that are carried out at once.
+/// Most Commands carried out concurrently.
 const AT_ONCE: usize = 4;
 
 type Key = (String, String);
 
-/// Commands that wait.
+/// Waiting Commands.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     waiting: BTreeMap<Key, Arc<Object>>,
     busy: BTreeSet<Key>,
-    /// Not before.
+    /// Earliest time.
     at: Option<Instant>,
-    /// Queues closed with one above them.
+    /// Queues that were closed together with a parent.
     pub closed_by_parent: BTreeSet<String>,
 }
 
-/// One Command and what it comes to.
+/// One Command and its writes.
 pub(crate) struct CommandWrite {
     command: Arc<Object>,
     steps: Result<Vec<Step>, String>,
@@ -60,7 +60,7 @@ pub(crate) struct Done {
 struct Step {
     queue: String,
     state: QueueState,
-    /// What the mark of a queue closed with one above it becomes, where it changes.
+    /// New value of the queue's annotation about its parent, if it changes.
     by_parent: Option<bool>,
 }
 
@@ -120,7 +120,7 @@ fn key(command: &Object) -> Key {
     (command.namespace().to_owned(), command.name().to_owned())
 }
 
-/// The states that an action leads to, or why it cannot be done.
+/// The new states of an action, or why it cannot be carried out.
 fn steps(
     cluster: &Cluster,
     queue: &str,
@@ -180,7 +180,7 @@ impl CommandWrite {
         let carried_out = match self.carry_out(&context, &notices).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(command = key.1, %error, "a command for a queue could not be carried out; trying again");
+                tracing::warn!(command = key.1, %error, "a command for a queue could not be carried out; retrying");
                 false
             }
         };

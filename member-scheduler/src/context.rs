@@ -1,10 +1,10 @@
-//! What this room needs of the agent it runs in, and what its parts share.
+//! Handles and settings of this crate, and state that its parts share.
 //!
-//! Deliberately absent: state of the member. It has one owner, the core task.
+//! Deliberately absent: the member's state. The core task owns it.
 
 use std::{collections::BTreeSet, ops::Deref, path::PathBuf, sync::Arc, time::Duration};
 
-use fleet_agent_ground::{Admissions, Clock, Link, Owned, Permits, Terms};
+use fleet_agent_ground::{Admissions, Clock, Counts, Link, Owned, Permits, Terms};
 use tokio_util::sync::CancellationToken;
 
 use crate::urgent::Urgent;
@@ -13,27 +13,28 @@ pub struct Handles {
     pub hub: Link,
     pub member: Link,
     pub clock: Clock,
+    pub counts: Counts,
     pub terms: Arc<Terms>,
-    /// Read here: the jobs that Fleet made and that have places.
+    /// Read here: jobs that Fleet created and that have places.
     pub owned: Owned,
-    /// Written here: which Volcano Jobs are let into their queues.
+    /// Written here: which Volcano Jobs are admitted to their queues.
     pub admissions: Admissions,
 }
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which `schedulerName`s this agent binds pods for; empty turns the scheduler off.
+    /// Scheduler names whose pods this agent binds; empty turns the scheduler off.
     pub scheduler_names: BTreeSet<String>,
     /// The scheduler's configuration in Volcano's format, read again when it changes; `None` is the built-in one.
     pub scheduler_conf: Option<PathBuf>,
     /// What the hub may do in this member.
     pub permits: Permits,
-    /// Whether to answer reservations; otherwise the hub compares sums.
+    /// Whether the agent answers reservations; otherwise the hub compares sums of free resources.
     pub reservation: bool,
-    /// Shortest time between two capacity reports.
+    /// Least time between two capacity reports.
     pub report_interval: Duration,
-    /// How long a half-bound gang without a hold may stay so before its places are given back, and an
-    /// incomplete one before its pods are told.
+    /// How long a half-bound gang without a hold may stay so before its places are released, and an
+    /// incomplete one before that is reported on its pods.
     pub gang_grace: Duration,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Context {
     pub settings: Settings,
     /// Cancelled when the agent is to stop.
     pub shutdown: CancellationToken,
-    /// Bindings under way.
+    /// Number of bindings in flight.
     pub urgent: Urgent,
 }
 

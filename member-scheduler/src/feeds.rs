@@ -1,4 +1,4 @@
-//! Feeds the core: the member's nodes, pods, groups and queues, and the hub's reservations.
+//! Feeds of the core: the member's nodes, pods, groups and queues, and the hub's reservations.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) async fn feed_member(context: Arc<Context>, changes: mpsc::Sender<Cor
     let copies = context.member.feed(copies, Selection::default(), "core/copies");
     let copies = feed_events(copies, shutdown, move |told| send(sender.clone(), CoreChange::Copy(told)));
     let copies = async {
-        // A member without the definition holds nothing.
+        // A member without the definition has no holds.
         if context.settings.reservation {
             copies.await;
         }
@@ -64,10 +64,11 @@ pub(crate) async fn feed_hub(context: Arc<Context>, changes: mpsc::Sender<CoreCh
     feed_events(asked, context.shutdown.clone(), send).await;
 }
 
-/// Makes a change of the core of a change of an object.
+/// Converts an object's change to a change of the core.
 type Wrap = fn(Event<Object>) -> CoreChange;
 
-/// Feeds PodGroups, Queues, PriorityClasses and what else the scheduler reads to the core, where this agent schedules.
+/// Feeds PodGroups, Queues, PriorityClasses and other inputs of the scheduler to the core, if this agent
+/// schedules.
 async fn feed_groups(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
     if context.settings.scheduler_names.is_empty() {
         return;

@@ -1,9 +1,9 @@
-//! The room over a member's server, for tests.
+//! The scheduler on a member's API server, for tests.
 
 use std::{sync::Arc, time::Duration};
 
 use fleet_agent_fixture::Fixture;
-use fleet_agent_ground::{Admissions, Clock, Owned, Permits, Reservations, Terms};
+use fleet_agent_ground::{Admissions, AgentMetrics, Clock, Owned, Permits, Reservations, Terms};
 
 use crate::{Asked, Handles, Scheduler, Settings, context::Context};
 
@@ -14,6 +14,7 @@ pub(crate) fn handles(fixture: &Fixture) -> Handles {
         hub,
         member,
         clock: Clock::start(),
+        counts: AgentMetrics::default().of("east"),
         owned: Owned::default(),
         admissions: Admissions::default(),
     }
@@ -34,7 +35,7 @@ pub(crate) fn context(fixture: &Fixture) -> Arc<Context> {
     Arc::new(Context::new(handles(fixture), settings(), fixture.shutdown.clone()))
 }
 
-/// Runs the scheduler, configured so, until the fixture is dropped.
+/// Runs the scheduler with this configuration until the fixture is dropped.
 pub(crate) fn run(fixture: &Fixture, scheduler_conf: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("volcano-scheduler.conf");

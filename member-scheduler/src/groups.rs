@@ -1,5 +1,5 @@
-//! PodGroups, Queues and PriorityClasses in the core: what they say goes to the scheduler, what the scheduler finds
-//! goes into their statuses, when it is news.
+//! PodGroups, Queues and PriorityClasses: their specs are inputs of the scheduler; changed results are
+//! written to their statuses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +24,9 @@ use fleet_agent_ground::{
 };
 use fleet_member_state::{GangKey, MemberState, PodGroupObject, PodKey};
 
-/// Statuses of PodGroups whose writes wait at once.
+/// Most pending status writes of PodGroups.
 const GROUP_WRITES: usize = 64;
-/// A queue's status is written at most this often.
+/// Least time between two status writes of a queue.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn hyper_nodes() -> kube::discovery::ApiResource {
@@ -41,18 +41,18 @@ pub(crate) fn priority_class(told: Event<Object>, state: &mut MemberState) {
     }
 }
 
-/// The scheduler whose PodGroups, Queues and Commands these are.
+/// The scheduler name to which these PodGroups, Queues and Commands belong.
 const VOLCANO: &str = "volcano";
 
-/// What stands in the API and what is to be written.
+/// Written and desired statuses.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
-    /// A Volcano of its own looks after the member's Queues, HyperNodes, Commands and PodGroups; this agent writes
-    /// the status of PodGroups with pods that it places, and nothing else.
+    /// Volcano manages the member's Queues, HyperNodes, Commands and PodGroups; this agent writes only the
+    /// status of PodGroups whose pods it places.
     beside_volcano: bool,
-    /// Groups whose statuses may be out of date.
+    /// Groups whose statuses may be outdated.
     groups: BTreeSet<(String, String)>,
-    /// Statuses of queues as they stand, by name.
+    /// Written statuses of queues, by name.
     queues: BTreeMap<String, Value>,
     due_queues: BTreeSet<String>,
     queues_at: Option<Instant>,
@@ -60,7 +60,7 @@ pub(crate) struct Statuses {
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
     pub commands: commands::Commands,
-    /// Counts looks, for the ids of conditions.
+    /// Number of status computations, for the ids of conditions.
     looks: u64,
 }
 
@@ -82,7 +82,7 @@ enum Of {
 #[derive(Debug)]
 pub(crate) struct Written {
     of: Of,
-    /// The status that stands now; `None`: it could not be written.
+    /// The written status; `None` if the write failed.
     status: Option<Value>,
     gone: bool,
 }
@@ -119,7 +119,7 @@ impl StatusWrite {
     }
 }
 
-/// A PodGroup for pods that came without one, and the pods that its name is written on.
+/// A PodGroup for pods without one, and the pods that get its name.
 pub(crate) struct Description {
     pub gang: GangKey,
     pub object: Value,
@@ -127,14 +127,14 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Returns the gang when it is to be tried again.
+    /// Returns the gang if it must be tried again.
     pub async fn perform(self, context: Arc<Context>) -> Option<GangKey> {
         match writes::create::<Object>(&context.member.client, &self.object).await {
             Err(error) if error.is_conflict() => {}
-            // A member without the definition, or a namespace that goes.
+            // A member without the definition, or a terminating namespace.
             Err(error) if error.is_not_found() => return None,
             Err(error) => {
-                tracing::debug!(gang = ?self.gang, %error, "a PodGroup could not be made");
+                tracing::debug!(gang = ?self.gang, %error, "cannot create a PodGroup");
                 return Some(self.gang);
             }
             Ok(_) => {}
@@ -155,7 +155,7 @@ impl Description {
 }
 
 impl Statuses {
-    /// `scheduler_names`: whose pods this agent places.
+    /// `scheduler_names`: names whose pods this agent places.
     pub fn new(scheduler_names: &BTreeSet<String>) -> Self {
         Self { beside_volcano: !scheduler_names.contains(VOLCANO), ..Self::default() }
     }
@@ -198,13 +198,13 @@ impl Statuses {
         self.queues.remove(name);
         self.commands.closed_by_parent.remove(name);
         state.cluster.remove_queue(name);
-        // Pods that name no queue are placed all the same.
+        // Pods without a queue are placed as well.
         if name == DEFAULT_QUEUE {
             state.cluster.put_queue(QueueInput::named(DEFAULT_QUEUE));
         }
     }
 
-    /// Where a group stands has changed.
+    /// A group's pods have changed.
     pub fn group_changed(&mut self, id: GroupId, state: &mut MemberState, admissions: &Admissions) {
         let Some(group) = state.cluster.try_group(id) else { return };
         let key = (group.input.namespace.to_string(), group.input.name.to_string());

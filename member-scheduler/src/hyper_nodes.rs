@@ -1,4 +1,4 @@
-//! HyperNodes in the core: what they say goes to the scheduler, what is found of them into their statuses.
+//! HyperNodes: their specs are inputs of the scheduler; results are written to their statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::scheduler::status::set_valid;
 use fleet_agent_ground::{Event, Object};
 use fleet_member_state::{HyperNode, MemberState};
 
-/// What stands in the API of the HyperNodes' statuses.
+/// Written statuses of HyperNodes.
 #[derive(Debug, Default)]
 pub(crate) struct HyperNodes {
     statuses: BTreeMap<String, Value>,
@@ -34,14 +34,14 @@ impl HyperNodes {
         state.remove_hyper_node(name);
     }
 
-    /// Tells the scheduler of what has changed.
+    /// Applies changes to the scheduler.
     pub fn resolve(&mut self, state: &mut MemberState) {
         if state.resolve_hyper_nodes() {
             self.due.extend(self.statuses.keys().cloned());
         }
     }
 
-    /// The next status that says something new: whose, what stands, what is wanted.
+    /// The next changed status: name, written status, desired status.
     pub fn next(&mut self, state: &MemberState, now: &str) -> Option<(String, Value, Value)> {
         while let Some(name) = self.due.pop_first() {
             let Some(known) = self.statuses.get(&name) else { continue };
@@ -54,7 +54,7 @@ impl HyperNodes {
         None
     }
 
-    /// What was written stands now.
+    /// Records a written status.
     pub fn written(&mut self, name: &str, status: Value) {
         if let Some(known) = self.statuses.get_mut(name) {
             *known = status;

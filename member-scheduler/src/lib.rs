@@ -1,9 +1,9 @@
-//! The scheduler of a member: it follows the member, holds places for the hub's reservations, binds gangs, keeps the statuses
-//! of PodGroups, Queues and HyperNodes, and makes capacity reports.
+//! The scheduler of a member: it caches the member's state, holds places for the hub's reservations, binds
+//! gangs, maintains the statuses of PodGroups, Queues and HyperNodes, and makes capacity reports.
 //!
-//! Data goes one way: `feeds` → `changes` → the core task with [`fleet_member_state::MemberState`] → `scheduler::write`,
-//! `reservations::write`, `notices`. `core` is the one owner of what is known; who goes where is decided by `fleet_scheduler`,
-//! and for gangs with reserved places by `scheduler::placing`.
+//! Data flows one way: `feeds` → `changes` → the core task with [`fleet_member_state::MemberState`] →
+//! `scheduler::write`, `reservations::write`, `notices`. `core` owns the state. `fleet_scheduler` decides
+//! about placement, and `scheduler::placing` about gangs with reserved places.
 
 mod budgets;
 mod changes;
@@ -41,15 +41,15 @@ use context::Context;
 use core::{Channels, Core};
 use notices::Notices;
 
-/// Whether the scheduler can be configured by this text.
+/// Validates a scheduler configuration.
 ///
 /// # Errors
-/// What is wrong with it, with its line.
+/// The mistake, with its line.
 pub fn check_conf(text: &str) -> Result<(), String> {
     scheduler::conf::read(text).map(drop)
 }
 
-/// Where other rooms ask for places ([`fleet_agent_ground::Reservations`]).
+/// Receives requests for places from other crates ([`fleet_agent_ground::Reservations`]).
 pub struct Asked {
     pub requests: mpsc::Receiver<HoldRequest>,
     pub questions: mpsc::Receiver<PlaceQuestion>,
@@ -57,15 +57,15 @@ pub struct Asked {
 
 /// The scheduler, ready to run.
 pub struct Scheduler {
-    /// Parts that run beside each other until the agent stops.
+    /// Parts that run concurrently until the agent stops.
     pub parts: [BoxFuture<'static, ()>; 3],
-    /// Capacity reports, the newest only.
+    /// Capacity reports; only the newest one.
     pub reports: watch::Receiver<Option<Report>>,
-    /// What is done for the hub once this agent speaks for its cluster.
+    /// The part that follows the hub once this agent speaks for its cluster.
     pub hub: HubSide,
 }
 
-/// The scheduler's part on the hub.
+/// The scheduler's part for the hub.
 pub struct HubSide {
     context: Arc<Context>,
     changes: mpsc::Sender<CoreChange>,
@@ -89,11 +89,11 @@ impl Scheduler {
 }
 
 impl HubSide {
-    /// Answers the hub's reservations. `last_report` is the number of the last report that the hub has.
+    /// Answers the hub's reservations. `last_report` is the sequence number of the hub's last report.
     pub fn run(self, last_report: i64) -> BoxFuture<'static, ()> {
         let Self { context, changes } = self;
         Box::pin(async move {
-            // A core that is gone has said why itself.
+            // A core that has ended has reported why.
             let _ = changes.send(CoreChange::LastReport(last_report)).await;
             feeds::feed_hub(context, changes).await;
         })

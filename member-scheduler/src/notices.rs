@@ -1,4 +1,4 @@
-//! Events about pods and queues: sent when there is time for it, dropped when there is not.
+//! Events about pods and queues: low priority, and dropped under load.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,24 +12,24 @@ use crate::scheduler::binding::Binding;
 use fleet_agent_ground::{CallError, call};
 use fleet_member_state::PodKey;
 
-/// Events that may wait; more are dropped.
+/// Most events that wait; more are dropped.
 const CAPACITY: usize = 256;
-/// Events under way at once: few, so that they do not compete with what matters.
+/// Most concurrent event writes; few, so that they do not compete with bindings.
 const AT_ONCE: usize = 2;
 
-/// An event goes out beside so many bindings; where there are more it waits, but not for long.
+/// An event waits while more bindings than this are in flight, but not for long.
 const URGENT_BESIDE: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 const POD: (&str, &str) = ("v1", "Pod");
 const QUEUE: (&str, &str) = ("scheduling.volcano.sh/v1beta1", "Queue");
 
-/// An event to be.
+/// An event to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
-    /// `apiVersion` and kind of what it is about.
+    /// `apiVersion` and kind of its object.
     object: (&'static str, &'static str),
-    /// Of a cluster's own object: the namespace of its events.
+    /// For a cluster-scoped object: the namespace of its events.
     pod: PodKey,
     uid: String,
     source: String,
@@ -64,7 +64,7 @@ impl Notice {
         }
     }
 
-    /// What was asked of a queue and cannot be done.
+    /// An event about a Command that cannot be carried out on a queue.
     pub fn queue(name: &str, uid: &str, message: &str) -> Self {
         Self {
             object: QUEUE,
@@ -83,7 +83,7 @@ impl Notice {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                // As client-go names events: the object and a number that rises with time.
+                // Names as client-go builds them: the object's name and an increasing number.
                 "name": format!("{}.{:x}{number:x}", self.pod.name, now.as_microsecond()),
                 "namespace": self.pod.namespace,
             },
@@ -107,7 +107,7 @@ impl Notice {
     }
 }
 
-/// Where notices go.
+/// Handle for sending events.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
     sender: mpsc::Sender<Notice>,
@@ -119,13 +119,13 @@ impl Notices {
         (Self { sender }, receiver)
     }
 
-    /// Never waits.
+    /// Never blocks.
     pub fn send(&self, notice: Notice) {
         let _ = self.sender.try_send(notice);
     }
 }
 
-/// Writes notices to the member until the agent stops.
+/// Writes events to the member until the agent stops.
 pub(crate) async fn run(context: Arc<Context>, mut notices: mpsc::Receiver<Notice>) {
     let mut writes = JoinSet::new();
     let mut number = 0_u64;

@@ -1,14 +1,14 @@
-//! Numatopologies in the core: the cpus of nodes go to the scheduler's plugin numa-aware.
+//! Numatopologies: the cpus of nodes, for the scheduler's plugin numa-aware.
 
 use fleet_agent_ground::{Event, Object};
 use fleet_member_state::{MemberState, numa};
 
-/// Tells the scheduler.
+/// Applies an event to the scheduler.
 pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
     match told {
         Event::Apply(object) => {
             let numa = numa::read(&object.spec).inspect_err(|problem| {
-                tracing::warn!(node = object.name(), problem, "a Numatopology cannot be used");
+                tracing::warn!(node = object.name(), problem, "invalid Numatopology");
             });
             state.cluster.set_numa(object.name(), numa.ok());
         }

@@ -1,18 +1,18 @@
-//! Requests to servers that are no API server: what measures nodes, and what has a say in placing.
+//! Requests to servers other than the API server: metrics sources and the extender.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Bytes of an answer that are told where it was not understood.
+/// Bytes of an invalid answer that an error shows.
 const SHOWN: usize = 200;
 
-/// A client; `any_certificate` takes every server for what it says it is.
+/// A client; `any_certificate` turns off verification of the server's certificate.
 ///
 /// # Errors
 /// Why there is none.
 pub(crate) fn client(timeout: Duration, any_certificate: bool) -> Result<reqwest::Client, String> {
-    // The library asks the process for its TLS provider; the first one installed stays.
+    // The library uses the process's TLS provider; the first one installed is kept.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().no_proxy().timeout(timeout);
     builder.tls_danger_accept_invalid_certs(any_certificate).build().map_err(|error| innermost(&error))
@@ -21,7 +21,7 @@ pub(crate) fn client(timeout: Duration, any_certificate: bool) -> Result<reqwest
 /// Sends the request and reads a JSON answer.
 ///
 /// # Errors
-/// What happened, in one sentence without the address.
+/// What happened, as one sentence without the address.
 pub(crate) async fn ask(request: reqwest::RequestBuilder) -> Result<Value, String> {
     let response = request.send().await.map_err(|error| told(&error))?;
     let status = response.status();
@@ -37,7 +37,7 @@ fn told(error: &reqwest::Error) -> String {
     if error.is_timeout() { "it did not answer in time".to_owned() } else { innermost(error) }
 }
 
-/// The last error of a chain: the one that says what happened.
+/// The innermost error of a chain, which is the most specific.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {

@@ -1,4 +1,4 @@
-//! Queues as their objects say them.
+//! Parses Queue objects.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use fleet_resources::Resources;
 use fleet_scheduler::{QueueInput, QueueState, node_groups::NodeGroups};
 use serde_json::Value;
 
-/// What the scheduler is told of a Queue.
+/// The scheduler's input for a Queue.
 pub fn read_queue(queue: &Object) -> QueueInput {
     let spec = &queue.spec;
     let annotation = |name: &str| queue.metadata.annotations.as_ref().and_then(|all| all.get(name));
@@ -58,7 +58,7 @@ fn node_groups(affinity: &Value) -> NodeGroups {
     }
 }
 
-/// What is wrong with a queue's annotations about its place in the tree of plugin drf.
+/// Mistakes in a queue's annotations about its place in the tree of plugin drf.
 fn hierarchy_problem(path: Option<&String>, weights: Option<&String>) -> Option<String> {
     let (path, weights) = match (path, weights) {
         (None, None) => return None,
@@ -74,7 +74,7 @@ fn hierarchy_problem(path: Option<&String>, weights: Option<&String>) -> Option<
     if weights.is_empty() || depth != given {
         let given = if weights.is_empty() { 0 } else { given };
         return Some(format!(
-            "{field}: found {weights:?}, {given} weights for the {depth} levels of {path}; allowed: one weight a level"
+            "{field}: found {weights:?}, {given} weights for the {depth} levels of {path}; allowed: one weight per level"
         ));
     }
     let bad = weights

@@ -1,6 +1,7 @@
-//! ResourceQuotas in the core: what namespaces may hold goes to the scheduler's plugin resourcequota.
+//! ResourceQuotas: the limits of namespaces, for the scheduler's plugin resourcequota.
 //!
-//! A quota with scopes counts some pods only, which a PodGroup's minimum does not tell apart: it is left to the API server.
+//! A quota with scopes counts only some pods, which a PodGroup's minimum does not distinguish; the API server
+//! enforces it.
 
 use fleet_member_state::amounts;
 use fleet_scheduler::resource_quotas::ResourceQuota;
@@ -8,7 +9,7 @@ use fleet_scheduler::resource_quotas::ResourceQuota;
 use fleet_agent_ground::{Event, Object};
 use fleet_member_state::MemberState;
 
-/// Tells the scheduler.
+/// Applies an event to the scheduler.
 pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
     match told {
         Event::Apply(object) => {
@@ -20,11 +21,11 @@ pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
     }
 }
 
-/// `None`: the quota is not about a namespace's pods as a whole.
+/// `None`: the quota does not apply to all pods of a namespace.
 fn read(object: &Object) -> Option<ResourceQuota> {
     let scoped = object.spec["scopes"].as_array().is_some_and(|scopes| !scopes.is_empty())
         || object.spec["scopeSelector"].is_object();
-    // The status says what holds; before the first one, what is asked for.
+    // The status has the enforced limits; before the first status, the spec counts.
     let status = &object.status;
     let hard = if status["hard"].is_object() { &status["hard"] } else { &object.spec["hard"] };
     (!scoped).then(|| ResourceQuota { hard: amounts(hard), used: amounts(&status["used"]) })

@@ -1,4 +1,4 @@
-//! Writes that others wait for go before those that nobody waits for.
+//! Writes on which others wait go before low-priority writes.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -7,14 +7,14 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Counts writes under way that others wait for, so that what nobody waits for can let them pass.
+/// Counts urgent writes in flight, so that low-priority writes can wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Urgent {
     under_way: AtomicUsize,
     ended: Notify,
 }
 
-/// One write under way.
+/// One write in flight.
 pub(crate) struct UnderWay<'u>(&'u Urgent);
 
 impl Urgent {
@@ -23,7 +23,7 @@ impl Urgent {
         UnderWay(self)
     }
 
-    /// Waits until at most `most` are under way, no longer than `patience`.
+    /// Waits until at most `most` are in flight, no longer than `patience`.
     pub async fn let_pass(&self, most: usize, patience: Duration) {
         let quiet = async {
             loop {
@@ -34,7 +34,7 @@ impl Urgent {
                 ended.await;
             }
         };
-        // Out of patience: the write goes out beside the others.
+        // The time is over: the write is sent beside the others.
         let _ = tokio::time::timeout(patience, quiet).await;
     }
 }

@@ -1,8 +1,10 @@
-//! Cards of nodes and what pods ask of them and have, in the names and annotations of Volcano's device plugins.
+//! Devices of nodes, and requests and allocations of pods, in the names and annotations of Volcano's device
+//! plugins.
 //!
-//! `volcano.sh/gpu-memory` and `gpu-number` share cards by memory; `volcano.sh/vgpu-*` by memory and cores, with the cards
-//! in the node's annotation `volcano.sh/node-vgpu-register` (`uuid,slots,memory,type,healthy[,mode]:...`). What a pod gets
-//! goes into its annotations with its binding, where the device plugin reads it.
+//! `volcano.sh/gpu-memory` and `gpu-number` share devices by memory; `volcano.sh/vgpu-*` by memory and cores,
+//! with the devices in the node's annotation `volcano.sh/node-vgpu-register`
+//! (`uuid,slots,memory,type,healthy[,mode]:...`). A pod's allocation is written to its annotations with its
+//! binding, where the device plugin reads it.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -17,7 +19,7 @@ const GPU_INDEX: &str = "volcano.sh/gpu-index";
 const PREDICATE_TIME: &str = "volcano.sh/predicate-time";
 const VGPU_NUMBER: &str = "volcano.sh/vgpu-number";
 const VGPU_MEMORY: &str = "volcano.sh/vgpu-memory";
-/// Part of a card and no resource of a node.
+/// A part of a device, not a resource of a node.
 pub const VGPU_PERCENT: &str = "volcano.sh/vgpu-memory-percentage";
 const VGPU_CORES: &str = "volcano.sh/vgpu-cores";
 const REGISTER: &str = "volcano.sh/node-vgpu-register";
@@ -28,16 +30,16 @@ const ASSIGNED_NODE: &str = "volcano.sh/vgpu-node";
 const BIND_TIME: &str = "volcano.sh/bind-time";
 const BIND_PHASE: &str = "volcano.sh/bind-phase";
 
-/// Parts of a pod with what it takes to tell the device plugin of them.
+/// Allocated parts of a pod, with the data for the device plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
     pub parts: Vec<Part>,
     pub asks: Vec<Ask>,
-    /// Of the node.
+    /// Devices of the node.
     pub cards: Vec<Card>,
 }
 
-/// What the node offers of virtual cards where it does not say so itself.
+/// Virtual devices of a node that does not report them itself.
 pub fn offered(cards: &[Card]) -> [(&'static str, i64); 3] {
     let of = || cards.iter().filter(|card| card.sharing == Sharing::Virtual);
     [
@@ -47,7 +49,7 @@ pub fn offered(cards: &[Card]) -> [(&'static str, i64); 3] {
     ]
 }
 
-/// What the pod asks of cards: as a whole by memory, container by container of virtual cards.
+/// Device requests of a pod: for the whole pod by memory, per container for virtual devices.
 pub fn asks(spec: &LeanPodSpec) -> Vec<Ask> {
     let amounts: Vec<Resources> = spec
         .containers
@@ -78,7 +80,7 @@ pub fn asks(spec: &LeanPodSpec) -> Vec<Ask> {
     found
 }
 
-/// The node's cards; a card that is not healthy is none.
+/// The node's healthy devices.
 pub fn cards(node: &LeanNode) -> Vec<Card> {
     let amount = |name: &str| {
         let text = node.status.allocatable.0.get(name);
@@ -103,7 +105,7 @@ pub fn cards(node: &LeanNode) -> Vec<Card> {
     found
 }
 
-/// The parts that a pod's annotations give it.
+/// The allocated parts in a pod's annotations.
 pub fn parts(annotations: Option<&BTreeMap<String, String>>, asks: &[Ask]) -> Vec<Part> {
     let text = |name: &str| annotations.and_then(|all| all.get(name)).map_or("", String::as_str);
     let mut found = Vec::new();
@@ -124,7 +126,7 @@ pub fn parts(annotations: Option<&BTreeMap<String, String>>, asks: &[Ask]) -> Ve
     found
 }
 
-/// Annotations that tell the device plugin which parts a pod has. `now` is in seconds.
+/// Annotations with a pod's parts for the device plugin. `now` is in seconds.
 pub fn annotations(assigned: &Assigned, node: &str, now: i64) -> BTreeMap<String, String> {
     let Assigned { parts, asks, cards } = assigned;
     let mut found = BTreeMap::new();
@@ -141,7 +143,7 @@ pub fn annotations(assigned: &Assigned, node: &str, now: i64) -> BTreeMap<String
         let mut text = String::new();
         for part in parts.iter().filter(|part| part.container == at) {
             let kind = cards.iter().find(|card| card.id == part.card).map_or("", |card| &card.kind);
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "{},{kind},{},{}:", part.card, part.memory, part.cores);
         }
         devices.push(text);

@@ -1,6 +1,6 @@
-//! What few pods ask for beside resources and nodes: neighbours, spreading, ports, preferences.
+//! Less common constraints of pods: pod affinity, topology spread, ports, preferences.
 //!
-//! Deliberately absent: namespace selectors (a term with one means its own namespaces only) and volumes.
+//! Deliberately absent: namespace selectors (a term with one applies to the pod's own namespace) and volumes.
 
 use fleet_placement::NodeSelectorTerm;
 use fleet_resources::{NodeSelectorOperator, NodeSelectorRequirement};
@@ -13,7 +13,7 @@ use fleet_agent_ground::lean::LeanPodSpec;
 
 const REVOCABLE_ZONE_ANNOTATION: &str = "volcano.sh/revocable-zone";
 
-/// Reads the extras of a pod of `namespace` with the annotations that `annotation` finds.
+/// Parses the extras of a pod of `namespace`; `annotation` looks up its annotations.
 pub fn read<'a>(
     spec: &LeanPodSpec,
     namespace: &str,
@@ -69,7 +69,7 @@ fn ports(spec: &LeanPodSpec) -> Vec<Port> {
 fn pod_term(term: &Value, namespace: &str) -> PodTerm {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut namespaces: Vec<String> = term["namespaces"].as_array().into_iter().flatten().map(text).collect();
-    // An empty selector of namespaces selects all of them.
+    // An empty namespace selector selects all namespaces.
     let all = term["namespaceSelector"].as_object().is_some_and(|selector| {
         selector.values().all(|part| {
             part.as_object().is_none_or(|m| m.is_empty()) && part.as_array().is_none_or(Vec::is_empty)

@@ -1,7 +1,8 @@
-//! What the agent knows of its member: nodes with what is used on them, pods, holds and gangs, kept up to date by events,
-//! and how objects of the member are read. The scheduler's own view ([`fleet_scheduler::Cluster`]) is part of it.
+//! The agent's cache of its member: nodes with their use, pods, holds and gangs, kept up to date by events,
+//! and the parsing of the member's objects. It includes the scheduler's own view
+//! ([`fleet_scheduler::Cluster`]).
 //!
-//! Deliberately absent: a clock, IO, and any decision about who is placed.
+//! Deliberately absent: a clock, IO, and placement decisions.
 
 mod amounts;
 pub mod devices;

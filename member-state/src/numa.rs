@@ -1,7 +1,9 @@
-//! Whole cpus of pods and NUMA cells of nodes, in the names of Kubernetes and of Volcano's resource exporter.
+//! Exclusive cpus of pods and NUMA cells of nodes, in the terms of Kubernetes and of Volcano's resource
+//! exporter.
 //!
-//! A pod counts when it is guaranteed (limits are requests, in every container); of its containers, those that ask for
-//! whole cpus. A node counts by its Numatopology: policies, free cpus as a list such as `1-7,9`, and the cell of each cpu.
+//! A pod is considered if it is Guaranteed (limits equal requests in every container); of its containers,
+//! those that request whole cpus. A node is described by its Numatopology: policies, free cpus as a list such
+//! as `1-7,9`, and the cell of each cpu.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +15,7 @@ use fleet_agent_ground::lean::{LeanContainer, LeanPodSpec};
 
 pub const POLICY_ANNOTATION: &str = "volcano.sh/numa-topology-policy";
 
-/// What the pod asks for; `policy` is its annotation.
+/// The pod's request; `policy` is its annotation.
 pub fn ask(spec: &LeanPodSpec, policy: Option<&str>) -> Option<NumaAsk> {
     let policy = policy.map_or(NumaPolicy::None, NumaPolicy::read);
     let of = |containers: &[LeanContainer]| -> Option<Vec<Resources>> {
@@ -25,7 +27,7 @@ pub fn ask(spec: &LeanPodSpec, policy: Option<&str>) -> Option<NumaAsk> {
     (policy != NumaPolicy::None || !whole.is_empty()).then_some(NumaAsk { policy, cpus: whole })
 }
 
-/// Requests of a container whose limits are the same.
+/// Requests of a container with equal limits.
 fn guaranteed(container: &LeanContainer) -> Option<Resources> {
     let resources = &container.resources;
     if resources.limits.0.is_empty() {
@@ -38,10 +40,10 @@ fn guaranteed(container: &LeanContainer) -> Option<Resources> {
     (same("cpu") && same("memory")).then_some(requests)
 }
 
-/// Reads the spec of a Numatopology.
+/// Parses the spec of a Numatopology.
 ///
 /// # Errors
-/// The field that cannot be used, what was found and what is allowed.
+/// The invalid field, the value found and the values allowed.
 pub fn read(spec: &Value) -> Result<Numa, String> {
     let policy = |name: &str| spec["policies"][name].as_str().unwrap_or_default();
     let mut cells: BTreeMap<usize, NumaCell> = BTreeMap::new();
@@ -50,7 +52,7 @@ pub fn read(spec: &Value) -> Result<Numa, String> {
         let number = cpu
             .parse()
             .map_err(|_| format!("field spec.cpuDetail: found {cpu:?}; allowed: numbers of cpus"))?;
-        // What is zero is left out.
+        // Zeros are left out.
         let cell = detail["numa"].as_u64().unwrap_or(0);
         let cell = usize::try_from(cell).ok().filter(|cell| *cell < MAX_CELLS).ok_or_else(|| {
             format!("field spec.cpuDetail.{cpu}.numa: found {cell}; allowed: 0 to {}", MAX_CELLS - 1)
@@ -78,7 +80,7 @@ pub fn read(spec: &Value) -> Result<Numa, String> {
 /// Most cpus of one node.
 const MAX_CPUS: u64 = 1 << 14;
 
-/// `0-3,8` as numbers.
+/// Parses `0-3,8`.
 fn cpu_list(text: &str) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

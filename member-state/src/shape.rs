@@ -1,4 +1,4 @@
-//! What pods ask for and nodes offer, in the terms of `placement`.
+//! Requests of pods and capacity of nodes, as types of `placement`.
 
 use fleet_agent_ground::lean::{LeanNode, LeanPodSpec};
 use fleet_placement::{Node, NodeSelectorTerm, PodShape, Taint, Toleration};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::devices;
 
-/// What the pod asks for and where it may run.
+/// The pod's requests and node constraints.
 ///
 /// # Errors
-/// The first text that is not a quantity.
+/// The first invalid quantity.
 pub fn shape(spec: &LeanPodSpec) -> Result<PodShape, QuantityError> {
     Ok(PodShape {
         requests: requests(spec)?,
@@ -30,8 +30,8 @@ fn required_terms(spec: &LeanPodSpec) -> Vec<NodeSelectorTerm> {
     terms.into_iter().flatten().map(|term| read(term).unwrap_or_default()).collect()
 }
 
-/// Kubernetes' rule: the sum over containers and sidecars, or the largest step of the init
-/// containers where that is more; requests of the pod as a whole win; overhead comes on top.
+/// Kubernetes' rule: the sum over containers and sidecars, or the largest init container if that is more;
+/// pod-level requests take precedence; overhead is added.
 fn requests(spec: &LeanPodSpec) -> Result<Resources, QuantityError> {
     let mut running = Resources::new();
     for container in &spec.containers {
@@ -59,7 +59,7 @@ fn requests(spec: &LeanPodSpec) -> Result<Resources, QuantityError> {
     Ok(running)
 }
 
-/// The node without anything on it; an allocatable text that is not a quantity counts as zero.
+/// The empty node; an invalid allocatable quantity counts as zero.
 pub fn node(node: &LeanNode) -> Node {
     let amounts = node.status.allocatable.0.iter();
     let mut allocatable: Resources =

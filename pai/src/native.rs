@@ -140,9 +140,12 @@ impl Writer<'_> {
             "minAvailable": if self.protocol.extras.gang_allocation { self.protocol.tasks() } else { 1 },
             // Volcano counts runs, the protocol counts retries.
             "maxRetry": self.protocol.job_retry_count + 1,
-            "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
             "tasks": tasks,
         });
+        // A gang starts again as a whole. Of a job whose tasks start one by one, a lost task alone is made again.
+        if self.protocol.extras.gang_allocation {
+            spec["policies"] = json!([{"event": "PodEvicted", "action": "RestartJob"}]);
+        }
         if self.protocol.tasks() > 1 {
             spec["plugins"] = json!({"env": [], "svc": ["--disable-network-policy=true"]});
         }

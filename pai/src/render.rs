@@ -1,7 +1,7 @@
 //! Templates in commands and registry logins: `<% $parameters.x %>`, `<% $secrets.y %>`, `<% $script.name %>`,
 //! `<% $data.uri[0] %>`, `<% $output.uri %>`.
 //!
-//! What is put in is not looked at again. Upstream renders a name that leads nowhere as nothing; here it is refused.
+//! Inserted values are not rendered again. Upstream renders an unknown name as nothing; here it is refused.
 
 use crate::{Doc, Node, PrerequisiteKind, Problem, Protocol, Refusal, RegistryAuth, TaskRole, fields::Sink};
 
@@ -131,7 +131,7 @@ impl Names<'_> {
         out.text.push_str(rest);
     }
 
-    /// What a name stands for, or what was found and what is allowed.
+    /// The value of a name, or what was found and what is allowed.
     fn value(&self, name: &str) -> Result<String, (String, String)> {
         let found = |what: &str| format!("<% {name} %>{what}");
         let (top, steps) = split(name);

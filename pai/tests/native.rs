@@ -35,6 +35,15 @@ fn env(job: &Value, task: usize) -> Vec<(String, String)> {
 }
 
 #[test]
+fn a_lost_task_of_an_incremental_job_does_not_start_the_job_again() {
+    for (number, policies) in
+        [(6, json!([{"event": "PodEvicted", "action": "RestartJob"}])), (7, Value::Null)]
+    {
+        assert_eq!(objects(&read(&lab(number)).expect("a job")).job["spec"]["policies"], policies);
+    }
+}
+
+#[test]
 fn a_lab_job_is_a_volcano_job_with_its_marks() {
     let Native { secrets, job, notices } = objects(&read(&lab(6)).expect("a job"));
     assert!(secrets.is_empty() && notices.is_empty());
@@ -53,6 +62,7 @@ fn a_lab_job_is_a_volcano_job_with_its_marks() {
         (&spec["minAvailable"], &spec["maxRetry"], &spec["minSuccess"]),
         (&json!(2), &json!(1), &json!(1))
     );
+    assert_eq!(spec["policies"], json!([{"event": "PodEvicted", "action": "RestartJob"}]));
     let task = &spec["tasks"][0];
     assert_eq!((&task["name"], &task["replicas"]), (&json!("train"), &json!(2)));
     assert_eq!(task["policies"], json!([{"event": "PodFailed", "action": "RestartJob"}]));

@@ -49,7 +49,7 @@ fn fail(message: &str) -> ! {
 
 fn number(row: &HashMap<String, String>, column: &str) -> f64 {
     let text = row.get(column).unwrap_or_else(|| fail(&format!("column {column} is missing")));
-    text.parse().unwrap_or_else(|_| fail(&format!("{column}: found {text:?}; allowed is a number")))
+    text.parse().unwrap_or_else(|_| fail(&format!("{column}: found {text:?}; allowed: a number")))
 }
 
 fn tasks(file: &str) -> Vec<DeviceTask> {

@@ -1,6 +1,6 @@
-//! The planner's memory of virtual clusters: which groups each job has in [`fleet_cells::Cells`], who waits for cells, and
-//! what was refused. All of it is rebuilt from what jobs hold ([`Held::cells`](crate::Held)), under the configuration
-//! that holds now. Deliberately absent: who is asked about when, which `planner::cells` decides.
+//! The planner's state of virtual clusters: the groups of each job in [`fleet_cells::Cells`], the jobs that
+//! wait for cells, and refusals. It is rebuilt from what jobs hold ([`Held::cells`](crate::Held)) under the
+//! configuration in force. Deliberately absent: the order in which jobs are considered (`planner::cells`).
 
 pub mod ask;
 mod claims;
@@ -12,38 +12,41 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use fleet_api::cell_places::Preempted;
 use fleet_cells::{BoundGroup, Cells, NodeName};
 use fleet_quota::JobId;
 
 use crate::job::{Job, Stand, Waiting};
 use ask::{CellGroupAsk, CellNodes};
 
-/// Virtual cluster (empty for opportunistic jobs, which come last), class, age, name.
+/// Queue position: virtual cluster (empty for opportunistic jobs, which come last), class, age, name.
 pub(crate) type Place = (bool, String, Reverse<i32>, i64, JobId);
 
-/// The planner's memory of cells.
+/// The planner's state of cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellRoom {
     pub cells: Option<Cells>,
     /// By member.
     pub nodes: BTreeMap<String, CellNodes>,
-    /// Nodes on which a reservation was refused lately, and until when they count as bad.
+    /// Nodes on which a reservation was refused recently, and until when they count as bad.
     pub doubts: BTreeMap<NodeName, i64>,
-    /// Groups in `cells` of each job, with what they asked.
+    /// Groups of each job in `cells`, with their requests.
     pub of_job: BTreeMap<JobId, BTreeMap<String, CellGroupAsk>>,
     pub job_of: BTreeMap<String, JobId>,
-    /// Groups of running jobs that are to be taken in: told, and not known.
+    /// Groups of running jobs that the reservations name and that are not recovered yet.
     pub unrecovered: BTreeMap<String, BoundGroup>,
     pub waiting: BTreeSet<Place>,
-    /// Jobs that run without all their groups.
+    /// Jobs that run without all of their groups.
     pub growing: BTreeSet<Place>,
-    /// Jobs that run and whose cells have changed.
+    /// Groups of running jobs whose pods must leave their cells; the rest of their job runs on.
+    pub leaving: BTreeMap<String, Preempted>,
+    /// Running jobs whose cells have changed.
     pub changed: BTreeSet<JobId>,
-    /// Rises when somebody may get what he could not get before.
+    /// Incremented when a job might get cells that it could not get before.
     pub growth: u64,
-    /// What was refused at which `growth`, by what was asked.
+    /// Refused requests, with the `growth` at which they were refused.
     pub refused: BTreeMap<(String, Vec<String>), (u64, Waiting)>,
-    /// Why jobs can never run, for the configuration that holds now.
+    /// Jobs that can never run under the configuration in force, and why.
     pub never: BTreeMap<JobId, Waiting>,
     pub admitted: BTreeSet<JobId>,
     pub claims: claims::Claims,
@@ -54,12 +57,12 @@ impl CellRoom {
         self.cells.is_some()
     }
 
-    /// Whether a job waits for cells, and not for the room of a member.
+    /// Whether a job takes cells of a virtual cluster instead of a member's capacity.
     pub fn takes(&self, job: &Job) -> bool {
         self.is_on() && job.cells.is_some()
     }
 
-    /// Whether it has or reserves cells, here or by what its reservation says.
+    /// Whether the job has or reserves cells, in the allocator or according to its reservation.
     pub fn has(&self, id: &JobId, job: &Job) -> bool {
         let told = matches!(&job.stand, Stand::Holds(held) if !held.cells.is_empty());
         told || self.of_job.contains_key(id)

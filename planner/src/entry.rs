@@ -1,4 +1,4 @@
-//! A job as the planner keeps it.
+//! The planner's record of a job.
 
 use std::cmp::Reverse;
 
@@ -11,15 +11,15 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct JobEntry {
     pub job: Job,
     pub refusals: Refusals,
-    /// Its leaf in the present tree, or why it has none.
+    /// Its leaf in the current tree, or why it has none.
     pub leaf: Result<NodeId, Waiting>,
     pub class: Option<ClassId>,
 }
 
-/// Priority high to low, then age, then name.
+/// Priority descending, then age, then name.
 pub(crate) type DirectOrder = (Reverse<i64>, i64, JobId);
 
 pub(crate) fn direct_order(job: &Job) -> DirectOrder {

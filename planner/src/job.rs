@@ -1,4 +1,4 @@
-//! What the planner is told of a job, in plain data.
+//! The planner's input about a job, as plain data.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,6 +6,7 @@ use std::{
 };
 
 use fleet_api::cell_places::CellGroup;
+use fleet_api::queue::UnitClaim;
 use fleet_placement::Gang;
 use fleet_policies::{reason::Reason, spec::Placement};
 use fleet_quota::JobId;
@@ -13,15 +14,15 @@ use fleet_resources::Resources;
 
 use crate::cells::ask::CellJob;
 
-/// What equal jobs have in common; made once and shared by all of them.
+/// Properties that equal jobs share; created once and shared by all of them.
 #[derive(Clone, Debug)]
 pub struct JobShape {
-    /// Equal for shapes of equal content and for no others; the caller numbers them.
+    /// The caller's number of the shape: shapes of equal content have the same number.
     pub id: u64,
     pub gang: Gang,
     /// Sum over the gang's pods, in base units.
     pub total: Resources,
-    /// Which clusters may take it.
+    /// Which clusters may be used.
     pub placement: Placement,
     pub api_version: String,
     pub kind: String,
@@ -36,44 +37,46 @@ impl PartialEq for JobShape {
 /// A job: one gang for one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// `namespace/name`; the namespace finds the quota leaf where no label does.
+    /// `namespace/name`; the namespace selects the quota leaf if no label does.
     pub id: JobId,
     pub shape: Arc<JobShape>,
     /// The job's labels among [`fleet_quota::QUOTA_LABELS`].
     pub quota_labels: BTreeMap<String, String>,
-    /// Path of the leaf that it was admitted in, as its queue unit says: where its use stays when the tree has
-    /// no leaf for it any more. Of jobs that hold quota only.
+    /// Path of the leaf in which it was admitted, from its QueueUnit. Its use is counted there if the tree no
+    /// longer has a leaf for it. Only for jobs that hold quota.
     pub last_leaf: Option<String>,
-    /// Waits in a queue of the quota tree. Otherwise it is placed as soon as a cluster holds it, and its use
-    /// still counts.
+    /// Whether it waits in a queue of the quota tree. Otherwise it is placed as soon as a cluster can hold
+    /// it; its use counts anyway.
     pub queued: bool,
+    /// Whether it has been admitted from its queue.
+    pub left_queue: bool,
     pub priority: i64,
     pub preemptible: bool,
-    /// How often it made room for another job.
+    /// How often it was preempted.
     pub preemptions: u32,
     pub enqueued_at_ms: i64,
-    /// Clusters where runs of it ended before the job did; tried last.
+    /// Clusters in which runs of it ended before the job did; chosen last.
     pub avoided: BTreeSet<String>,
-    /// Clusters that may not take it now, whatever room they have, and why.
+    /// Clusters that must not be used now, whatever their free capacity, and why.
     pub barred: BTreeMap<String, Waiting>,
-    /// May not be placed now, for a reason that is no matter of quota or room.
+    /// Must not be placed now, for a reason other than quota and capacity.
     pub blocked: Option<Waiting>,
     pub stand: Stand,
     /// Declared run time, from the moment the whole gang runs.
     pub runtime_ms: Option<i64>,
-    /// When the present run started, as far as that is known.
+    /// When the current run started, if known.
     pub started_at_ms: Option<i64>,
-    /// The run's last checkpoint: work before it is not lost when the run is ended.
+    /// The run's last checkpoint: earlier work is not lost when the run ends.
     pub checkpoint_at_ms: Option<i64>,
-    /// What it asks of its virtual cluster, where it has one.
+    /// Its request to its virtual cluster, if it has one.
     pub cells: Option<Arc<CellJob>>,
 }
 
-/// Where a job stands.
+/// Whether a job waits or holds quota and places.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stand {
     Waits,
-    /// Holds quota and places: asked for, reserved, bound or running there.
+    /// Holds quota and places: requested, reserved, bound or running.
     Holds(Held),
 }
 
@@ -82,36 +85,38 @@ pub enum Stand {
 pub struct Held {
     pub cluster: String,
     pub counted: Counted,
-    /// Component to the node of each pod, as the member answered; empty where it is not known.
+    /// Component to the node of each pod, from the member's answer; empty if unknown.
     pub nodes: BTreeMap<String, Vec<String>>,
-    /// The run is being ended; what it holds becomes free soon.
+    /// The run is ending; its places are about to free up.
     pub ending: bool,
     /// Its cells, as its reservation carries them.
     pub cells: Vec<CellGroup>,
     /// Component to the indices of pods that have ended.
     pub ended: BTreeMap<String, Vec<i64>>,
-    /// Component and index of pods whose cells the member does not give.
+    /// Component and index of pods whose cells the member cannot provide.
     pub ungiven: BTreeSet<(String, i64)>,
+    /// Preempted groups whose pods are gone, with the time of their preemption.
+    pub vacated: BTreeMap<String, i64>,
 }
 
-/// Whether the member's reports count a job's places already.
+/// Whether the member's capacity reports include a job's places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// By no report: the planner counts them itself, until the job is gone.
+    /// No report includes them: the planner counts them itself until the job is gone.
     ByPlanner,
-    /// By reports of this sequence and later ones.
+    /// Reports of this sequence and later ones include them.
     FromReport(i64),
     ByReports,
 }
 
 impl Job {
-    /// Work that is lost when the run is ended now.
+    /// Work that is lost if the run ends now.
     pub fn lost_work_ms(&self, now_ms: i64) -> i64 {
         let since = self.checkpoint_at_ms.max(self.started_at_ms);
         since.map_or(0, |since| (now_ms - since).max(0))
     }
 
-    /// For how long the present run has been going on.
+    /// How long the current run has run.
     pub fn ran_ms(&self, now_ms: i64) -> i64 {
         self.started_at_ms.map_or(0, |since| (now_ms - since).max(0))
     }
@@ -127,12 +132,13 @@ impl Held {
             cells: Vec::new(),
             ended: BTreeMap::new(),
             ungiven: BTreeSet::new(),
+            vacated: BTreeMap::new(),
         }
     }
 }
 
 impl Stand {
-    /// Holds places in `cluster` that no report counts.
+    /// Holds places in `cluster` that no report includes.
     pub fn holds(cluster: &str) -> Self {
         Self::Holds(Held::here(cluster, Counted::ByPlanner))
     }
@@ -143,11 +149,13 @@ impl Stand {
 pub struct Waiting {
     pub reason: Reason,
     pub message: String,
+    /// What is reserved for the job meanwhile.
+    pub claim: Option<Box<UnitClaim>>,
 }
 
 impl Waiting {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: message.into(), claim: None }
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long jobs run, learnt from those that have ended: room is kept for a job only when its start is in sight.
+//! Run times learnt from ended jobs. A claim is made only for a job whose start can be predicted.
 //!
 //! Jobs of one namespace are taken to be alike. All of it is memory: after a restart nothing is known until jobs
 //! end, and claims are then given up after a while.

@@ -1,10 +1,10 @@
-//! Who is admitted next, and where to: admission and placement as one decision.
+//! Which job is admitted next, and to which cluster: admission and placement as one decision.
 //!
-//! Inputs: jobs, members, the quota tree and queue policies as plain data, the members' answers, and the
-//! time in milliseconds. Output: typed decisions, and for each waiting job why it waits. The controller's
-//! `schedule` turns its world into inputs and decisions into writes; simulations drive the
-//! same planner without either. Deliberately absent: API objects, clocks, IO, and anything that depends on
-//! hash order. A change costs by what changed.
+//! Inputs: jobs, members, the quota tree and queue policies as plain data, the members' answers, and the time
+//! in milliseconds. Outputs: typed decisions, and for each waiting job the reason why it waits. The
+//! controller's `schedule` converts objects to inputs and decisions to writes; simulations drive the same
+//! planner. Deliberately absent: API objects, clocks, IO, and anything that depends on hash order. The cost
+//! of a plan depends on what changed.
 
 mod cells;
 mod decision;
@@ -19,9 +19,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod verdicts;
+pub mod verify;
 mod view;
 
-pub use cells::ask::{CellGroupAsk, CellJob, CellNodes, SharedCellJob};
+pub use cells::ask::{CellGroupAsk, CellJob, CellNodes, SharedCellJob, as_admitted};
 pub use decision::{Answer, Decision, Plan, earliest};
 pub use job::{Counted, Held, Job, JobShape, Stand, Waiting};
 pub use place::unfit_text;

@@ -1,4 +1,4 @@
-//! Finding a member whose room holds one gang, or saying why there is none.
+//! Chooses a member with capacity for a gang, or explains why there is none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,24 +14,24 @@ use fleet_quota::{ClusterName, JobId, Places, WaitingJob};
 use fleet_resources::ResourceName;
 
 use crate::{
-    entry::Entry,
+    entry::JobEntry,
     job::{Job, JobShape, Stand, Waiting},
     learnt::Learnt,
     refusals::Refusals,
     room::Rooms,
 };
 
-/// Clusters open to a shape, with the affinity group that admits each; or why none is.
+/// Clusters that a shape may use, with the affinity group that admits each; or why there is none.
 type Open = Result<Vec<(String, usize)>, String>;
 
-/// Which clusters are open to each shape, as long as what is known of them stays.
+/// Cache: the clusters that each shape may use. Valid until the facts about a member change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenClusters {
     facts_version: u64,
     of_shape: BTreeMap<u64, Open>,
 }
 
-/// Shapes remembered; more are found out again.
+/// Most shapes cached; others are computed again.
 const SHAPES_KEPT: usize = 4096;
 
 impl OpenClusters {
@@ -62,18 +62,18 @@ fn open(rooms: &Rooms, shape: &JobShape) -> Open {
     Ok(open)
 }
 
-/// Answers what the rules of quota ask about places, and keeps why jobs found none.
-pub(super) struct Oracle<'a> {
+/// Answers the quota planner's questions about places, and records why jobs found none.
+pub(super) struct ClusterPlaces<'a> {
     pub rooms: &'a mut Rooms,
     pub open: &'a mut OpenClusters,
-    pub jobs: &'a BTreeMap<JobId, Entry>,
+    pub jobs: &'a BTreeMap<JobId, JobEntry>,
     pub learnt: &'a Learnt,
     pub now_ms: i64,
     pub no_place: BTreeMap<JobId, Waiting>,
 }
 
-impl Oracle<'_> {
-    /// Takes room for the job in the best cluster that has it.
+impl ClusterPlaces<'_> {
+    /// Takes capacity for the job in the best cluster that has it.
     pub fn place(&mut self, id: &JobId, avoid: &BTreeSet<ClusterName>) -> Option<String> {
         let entry = self.jobs.get(id)?;
         let mut finder = Finder { rooms: self.rooms, open: self.open, now_ms: self.now_ms };
@@ -96,7 +96,7 @@ impl Oracle<'_> {
     }
 }
 
-impl Places for Oracle<'_> {
+impl Places for ClusterPlaces<'_> {
     fn take(&mut self, job: &WaitingJob, avoid: &BTreeSet<ClusterName>) -> Option<ClusterName> {
         self.place(&job.id, avoid).map(|name| ClusterName::new(&name))
     }
@@ -106,8 +106,8 @@ impl Places for Oracle<'_> {
     }
 
     fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName> {
-        let Some(Entry { job, refusals, .. }) = self.jobs.get(&job.id) else { return Vec::new() };
-        // Nobody ends, and no room is kept, for a place that would not be asked for.
+        let Some(JobEntry { job, refusals, .. }) = self.jobs.get(&job.id) else { return Vec::new() };
+        // No victim is chosen, and no capacity is reserved, in a cluster that would not be tried.
         if job.blocked.is_some() || refusals.is_held_back(self.now_ms) {
             return Vec::new();
         }
@@ -161,10 +161,10 @@ impl Places for Oracle<'_> {
     }
 }
 
-/// The clusters open to a job, most suitable first; or why none is open.
+/// The clusters that a job may use, best first; or why there is none.
 fn ranked(rooms: &Rooms, open: &mut OpenClusters, job: &Job) -> Result<Vec<String>, Waiting> {
     let open = open.of(rooms, &job.shape).as_ref().map_err(|why| {
-        let message = format!("no cluster is open to {}: {why}", job.id);
+        let message = format!("no cluster admits {}: {why}", job.id);
         Waiting::new(Reason::ClusterNotAdmitted, message)
     })?;
     let candidate = |(name, group): &'_ (String, usize)| {
@@ -220,7 +220,7 @@ impl Finder<'_> {
                 continue;
             }
             if avoid.iter().any(|avoided| avoided.as_str() == name) {
-                short.push(format!("{name}: its places are kept for a job that has waited longer"));
+                short.push(format!("{name}: its free capacity is reserved for another job"));
                 continue;
             }
             let Some(room) = self.rooms.get_mut(name) else { continue };
@@ -238,7 +238,7 @@ impl Finder<'_> {
             .filter(|name| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&job.shape)));
         if holds.next().is_none() {
             let message = format!(
-                "asks for {} in {}; none of {} could hold it if nothing else ran there",
+                "requests {} in {}; none of {} could hold it even if empty",
                 job.shape.total,
                 components_text(&job.shape),
                 ranked.join(", ")
@@ -257,7 +257,7 @@ pub fn unfit_text(unfit: Option<Unfit>) -> String {
         Some(Unfit::NotReady) => "not ready".to_string(),
         Some(Unfit::Cordoned) => "cordoned".to_string(),
         Some(Unfit::Taint(taint)) => format!("taint {} is not tolerated", taint.key),
-        Some(Unfit::Affinity) => "kept off by the policy's affinity".to_string(),
+        Some(Unfit::Affinity) => "excluded by the policy's affinity".to_string(),
     }
 }
 

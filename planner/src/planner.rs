@@ -1,4 +1,4 @@
-//! The planner's memory: jobs, members, the tree and the members' answers, as they are told.
+//! The planner's state: jobs, members, the quota tree, and the members' answers.
 
 mod cells;
 mod plan;
@@ -17,39 +17,41 @@ use fleet_quota::{
 use crate::{
     cells::CellRoom,
     decision::{Answer, Decision},
-    entry::{DirectOrder, Entry, direct_order},
+    entry::{DirectOrder, JobEntry, direct_order},
     job::{Job, Stand, Waiting, name_of, namespace_of},
     learnt::Learnt,
     place::OpenClusters,
     refusals::Refusals,
-    room::{Change, Member, News, Rooms},
+    room::{CapacityChange, Member, News, Rooms},
     settings::Settings,
     verdicts::{ClassId, Verdicts},
 };
 
 pub use cells::{VcJobs, VcUse};
 
-/// Distinct sets of clusters that refused or failed jobs; beyond it equal jobs count as different.
+/// Distinct sets of clusters that refused or failed jobs; beyond this number, equal jobs count as different.
 const CLASSES_KEPT: usize = 65_536;
 
-/// The planner's memory. All of it follows from its inputs.
+/// The planner's state. It is a function of its inputs.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     settings: Settings,
     quota: Option<fleet_quota::Planner>,
-    /// The tree as it was given, without leaves that drain.
+    /// The tree as set by the caller, without draining leaves.
     tree: Option<Arc<QuotaTree>>,
     /// A deleted leaf has lost its last job.
     drained: bool,
-    /// Why no tree is in force although there is one.
+    /// Why no tree is in force although one exists.
     tree_trouble: Option<String>,
-    jobs: BTreeMap<JobId, Entry>,
+    jobs: BTreeMap<JobId, JobEntry>,
     /// Jobs that wait without a queue.
     direct: BTreeSet<DirectOrder>,
+    /// All jobs without a queue, waiting or not.
+    unqueued: BTreeSet<JobId>,
     rooms: Rooms,
     open: OpenClusters,
     learnt: Learnt,
-    /// Numbers of (shape, clusters that refused it, that it failed on, that it is barred from).
+    /// Numbers of classes: shape, clusters that refused it, that it failed on, and that it is barred from.
     classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
     class_count: u64,
     verdicts: Verdicts,
@@ -65,17 +67,17 @@ impl Planner {
         Self { settings, ..Self::default() }
     }
 
-    /// Whether something changed since the last plan that may let a job start.
+    /// Whether a change since the last plan might let a job start.
     pub fn needs_plan(&self) -> bool {
         self.moved
     }
 
-    /// What waits and what is held below the quota tree; `None` without one.
+    /// The quota planner; `None` without a quota tree.
     pub fn quota(&self) -> Option<&fleet_quota::Planner> {
         self.quota.as_ref()
     }
 
-    /// What admitted jobs hold; `None` without a quota tree.
+    /// Use of admitted jobs; `None` without a quota tree.
     pub fn ledger(&self) -> Option<&Ledger> {
         self.quota.as_ref().map(fleet_quota::Planner::ledger)
     }
@@ -103,7 +105,7 @@ impl Planner {
         self.sequence
     }
 
-    /// Path of the job's quota leaf; of the one it drains from, when its own was deleted.
+    /// Path of the job's quota leaf, or of the draining leaf in which it counts.
     pub fn leaf_path(&self, id: &JobId) -> Option<&str> {
         let quota = self.quota.as_ref()?;
         let leaf = self.jobs.get(id)?.leaf.as_ref().ok().copied();
@@ -111,9 +113,14 @@ impl Planner {
         Some(&quota.tree().node(leaf).path)
     }
 
-    /// Why a job waits, as last seen.
+    /// Why a job waits, as of the last plan.
     pub fn waiting(&self, id: &JobId) -> Option<&Waiting> {
         self.verdicts.get(id)
+    }
+
+    /// Why pods of a running job wait for cells, as last seen.
+    pub fn partly_waiting(&self, id: &JobId) -> Option<&Waiting> {
+        self.verdicts.partial(id)
     }
 
     /// How many jobs wait for each reason.
@@ -121,13 +128,13 @@ impl Planner {
         self.verdicts.by_reason()
     }
 
-    /// Why no tree is in force although there is one; told with the next [`Self::set_tree`].
+    /// Why no tree is in force although one exists; applies from the next [`Self::set_tree`] on.
     pub fn set_tree_trouble(&mut self, trouble: Option<&str>) {
         self.tree_trouble = trouble.map(str::to_string);
     }
 
-    /// A new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they have
-    /// ended, and takes no more.
+    /// Sets a new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they
+    /// have ended, and admits no others.
     pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, now_ms: i64) {
         self.drained = false;
         self.tree = tree;
@@ -150,14 +157,14 @@ impl Planner {
         self.moved = true;
     }
 
-    /// How the queue of the node at `path` treats a head that cannot start.
+    /// Sets the queue policy of the node at `path`.
     pub fn set_policy(&mut self, path: &str, policy: QueuePolicy) {
         let Some(quota) = self.quota.as_mut() else { return };
         let Some(node) = quota.tree().find(path) else { return };
         quota.set_policy(node, policy);
     }
 
-    /// A member's report, or other news of it.
+    /// Sets a member's report and facts.
     pub fn set_cluster(&mut self, name: &str, member: Member) {
         let fresh = self.rooms.get(name).is_none();
         let news = self.rooms.set(name, member);
@@ -189,22 +196,26 @@ impl Planner {
         }
     }
 
-    /// A job's places in a cluster are free.
+    /// Frees a job's places in a cluster.
     fn give_back(&mut self, cluster: &str, id: &JobId) {
         self.release_cells(id);
         let change = self.rooms.give_back(cluster, id);
         self.note(cluster, change);
     }
 
-    fn note(&mut self, cluster: &str, change: Change) {
-        if let (Change::Grown, Some(quota)) = (change, self.quota.as_mut()) {
+    fn note(&mut self, cluster: &str, change: CapacityChange) {
+        if let (CapacityChange::Grown, Some(quota)) = (change, self.quota.as_mut()) {
             quota.places_freed(&ClusterName::new(cluster));
         }
     }
 
-    /// Takes in a job as it stands now, new or changed.
+    /// Adds or updates a job.
     pub fn set_job(&mut self, job: Job, now_ms: i64) {
         let id = job.id.clone();
+        match job.queued || job.left_queue {
+            true => self.unqueued.remove(&id),
+            false => self.unqueued.insert(id.clone()),
+        };
         if let Some(entry) = self.jobs.get_mut(&id) {
             if entry.job == job {
                 return;
@@ -215,10 +226,10 @@ impl Planner {
                 (Stand::Holds(old), _) => Some(old.cluster.clone()),
                 _ => None,
             };
-            // One that goes on waiting keeps what is under way for it: a taking, a claim.
+            // A job that still waits keeps its preemption or claim.
             let waits = |job: &Job| job.stand == Stand::Waits && job.queued && job.blocked.is_none();
             let stays = waits(&entry.job) && waits(&job);
-            // What stopped it, or stopped jobs of the shape it had, is no reason any more.
+            // What stopped it, or jobs of its old shape, no longer applies.
             let other =
                 entry.job.shape != job.shape || (entry.job.blocked.is_some() && job.blocked.is_none());
             if let Some(cluster) = left {
@@ -238,7 +249,7 @@ impl Planner {
                 entry.job = job;
             }
         } else {
-            let entry = Entry { job, refusals: Refusals::default(), leaf: Ok(NodeId::ROOT), class: None };
+            let entry = JobEntry { job, refusals: Refusals::default(), leaf: Ok(NodeId::ROOT), class: None };
             self.jobs.insert(id.clone(), entry);
         }
         self.find_leaf(&id);
@@ -251,10 +262,11 @@ impl Planner {
         self.moved = true;
     }
 
-    /// The job is over or gone: it waits for nothing and holds nothing.
+    /// The job has ended or is gone: it neither waits nor holds anything.
     pub fn remove_job(&mut self, id: &JobId, now_ms: i64) {
         self.unqueue(id);
         let Some(entry) = self.jobs.remove(id) else { return };
+        self.unqueued.remove(id);
         if matches!(entry.job.stand, Stand::Holds(_)) {
             self.learnt.ended(&entry.job, now_ms);
         }
@@ -279,7 +291,7 @@ impl Planner {
                 entry.refusals.tried.insert(cluster.to_string());
                 entry.refusals.message = format!("{cluster}: {message}");
                 if self.cells.takes(&entry.job) {
-                    // The same cells would be asked of the same member.
+                    // The same cells would be requested from the same member again.
                     entry.refusals.hold_back(id, &self.settings, now_ms);
                 }
                 self.wait_again(id, now_ms);
@@ -288,22 +300,23 @@ impl Planner {
         }
     }
 
-    /// The question to a member, or a binding, could not be written: the job waits again, until then.
+    /// A reservation or a binding could not be written: the job waits again, and is not tried before
+    /// `until_ms`.
     pub fn hold_back(&mut self, id: &JobId, until_ms: i64, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        // Its cells stand in its reservation, whatever became of a change to them.
+        // Its cells are in its reservation, whether or not the change was written.
         if matches!(&entry.job.stand, Stand::Holds(held) if !held.cells.is_empty()) {
             return;
         }
         entry.refusals.until_ms = Some(until_ms);
         if entry.refusals.message.is_empty() {
-            entry.refusals.message = "the hub did not take the request; it is made again".to_string();
+            entry.refusals.message = "the hub refused the write; it will be retried".to_string();
         }
         self.wait_again(id, now_ms);
     }
 
-    /// A job that holds places only because they were asked for goes back to its place in line; one that
-    /// waits is put in line anew.
+    /// A job whose places are only requested goes back to its position in the queue; a waiting job is queued
+    /// again.
     fn wait_again(&mut self, id: &JobId, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         if let Stand::Holds(held) = std::mem::replace(&mut entry.job.stand, Stand::Waits) {
@@ -325,7 +338,8 @@ impl Planner {
                 };
                 Err(Waiting::new(Reason::NotInQuotaTree, message))
             }
-            // What is held stays where it was admitted: a label that is edited moves no use to a leaf that never let it in.
+            // Use stays where it was admitted: editing a label does not move it to a leaf that never admitted
+            // the job.
             Some(quota) if let Some(leaf) = admitted_in(quota, &entry.job) => Ok(leaf),
             Some(quota) => quota
                 .tree()
@@ -334,7 +348,7 @@ impl Planner {
         };
     }
 
-    /// Takes a waiting job out of line.
+    /// Removes a waiting job from its queue.
     fn unqueue(&mut self, id: &JobId) {
         if let Some(quota) = self.quota.as_mut() {
             quota.remove(id);
@@ -352,15 +366,15 @@ impl Planner {
         }
     }
 
-    /// Brings queues, ledger and room in line with where the job stands.
+    /// Updates queues, ledger and capacity to the state of the job.
     fn settle(&mut self, id: &JobId, now_ms: i64) {
         self.settle_cells(id);
         let Some(entry) = self.jobs.get(id) else { return };
         match &entry.job.stand {
             Stand::Holds(held) => {
-                // Nodes of cells are no part of a member's room.
+                // Nodes of cells are not part of a member's capacity.
                 let change = match self.cells.has(id, &entry.job) {
-                    true => Change::None,
+                    true => CapacityChange::None,
                     false => self.rooms.hold(id, &entry.job.shape, held),
                 };
                 self.verdicts.remove(id);
@@ -383,7 +397,7 @@ impl Planner {
         }
     }
 
-    /// The job holds no quota any more.
+    /// Releases the job's quota.
     fn release(&mut self, id: &JobId) {
         let Some(quota) = self.quota.as_mut() else { return };
         if let Some(held) = quota.release(id) {
@@ -398,7 +412,7 @@ impl Planner {
             self.verdicts.tell(id, waiting.clone());
         }
         let leaf = match &entry.leaf {
-            // Whether it queues or not: it asks for what is another's.
+            // Whether or not it queues: it requests something it is not admitted to.
             Err(waiting) if job.queued || waiting.reason == Reason::NotAdmittedToQueue => {
                 self.direct.remove(&direct_order(job));
                 self.verdicts.tell(id, waiting.clone());
@@ -417,7 +431,7 @@ impl Planner {
                 return;
             }
         };
-        // Held back without end while it is blocked, so that it keeps its place and stops no equal job.
+        // Set aside without end while it is blocked, so that it keeps its position and blocks no equal job.
         let until_ms = entry.refusals.until_ms.unwrap_or(0);
         let not_before_ms = if job.blocked.is_some() { i64::MAX } else { until_ms };
         let shape = self.class(id);
@@ -442,11 +456,11 @@ impl Planner {
         self.verdicts.join(id, class);
     }
 
-    /// Jobs of one class are placed alike: same components, same rules, refused by the same clusters.
+    /// Jobs of one class are placed alike: same components, same constraints, refused by the same clusters.
     fn class(&mut self, id: &JobId) -> u64 {
         let Some(entry) = self.jobs.get(id) else { return 0 };
         let job = &entry.job;
-        // Even numbers are shapes without a history, odd ones counted here.
+        // Even numbers are shapes without refusals, odd ones are counted here.
         if entry.refusals.tried.is_empty() && job.avoided.is_empty() && job.barred.is_empty() {
             return job.shape.id << 1;
         }
@@ -472,7 +486,7 @@ fn reason_of(error: &LeafError) -> Reason {
     }
 }
 
-/// The leaf that a job which holds quota was admitted in, where the tree still has it.
+/// The leaf in which a job that holds quota was admitted, if the tree still has it.
 fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
     if job.stand == Stand::Waits {
         return None;
@@ -481,10 +495,10 @@ fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
     tree.find(job.last_leaf.as_ref()?).filter(|leaf| tree.node(*leaf).is_leaf())
 }
 
-/// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
-/// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well. A job that names a
-/// leaf which does not take it never counts there: else in the leaf of its namespace.
-fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId> {
+/// The leaf in which the use of a job counts: its own leaf; or, if the tree has none for it any more, the
+/// leaf that admitted it, so that a restarted controller also counts the jobs of deleted leaves. A job that
+/// names a leaf which does not admit it never counts there, but in the leaf of its namespace.
+fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &JobEntry) -> Option<NodeId> {
     let held = |quota: &fleet_quota::Planner| quota.ledger().job(&entry.job.id).map(|held| held.leaf);
     match (&entry.leaf, &entry.job.last_leaf) {
         (Ok(leaf), _) => Some(*leaf),

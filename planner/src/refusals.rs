@@ -1,4 +1,4 @@
-//! What members refused, and the pause that follows when all of them did.
+//! Members' refusals, and the back-off after all candidates have refused.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use fleet_quota::JobId;
 
 use crate::settings::Settings;
 
-/// What is known of the refusals of one job.
+/// The refusals of one job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusals {
-    /// Clusters that refused it since it was last held back: not open to it until then.
+    /// Clusters that refused it since its last back-off; they are not tried until then.
     pub tried: BTreeSet<String>,
     pub rounds: u32,
     pub until_ms: Option<i64>,
@@ -21,7 +21,7 @@ impl Refusals {
         self.until_ms.is_some_and(|until| now_ms < until)
     }
 
-    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    /// Every candidate with capacity refused: back off, then try all of them again.
     pub fn hold_back(&mut self, id: &JobId, settings: &Settings, now_ms: i64) {
         let factor = 1_i64 << self.rounds.min(16);
         let pause = settings.backoff_base_ms.saturating_mul(factor).min(settings.backoff_max_ms);
@@ -31,8 +31,8 @@ impl Refusals {
     }
 }
 
-/// Between three and five quarters of the pause, by the job's name and the round: jobs that were refused
-/// together do not all come back together.
+/// Between three and five quarters of the back-off, by the job's name and the round, so that jobs that were
+/// refused together are not retried together.
 fn jittered(pause_ms: i64, id: &JobId, round: u32) -> i64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

@@ -1,7 +1,7 @@
-//! Room on each member as the hub counts it: what the last report says is free, less the places of jobs
-//! that the report does not count yet.
+//! Free capacity of each member as the hub counts it: the last report, less the places of jobs that the
+//! report does not include yet.
 //!
-//! Being wrong is safe: too much costs a refused reservation, too little a short wait.
+//! Errors are safe: an overestimate costs a refused reservation, an underestimate a short wait.
 
 mod supposed;
 #[cfg(test)]
@@ -20,18 +20,18 @@ use fleet_resources::{ResourceName, Resources};
 use super::job::{Counted, Held, JobShape};
 use supposed::Supposed;
 
-/// What the planner is told of a member.
+/// The planner's input about a member.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     pub facts: ClusterFacts,
-    /// Whether it answers reservations; else sums are compared.
+    /// Whether it supports reservations; otherwise the hub compares sums of free resources.
     pub reserves: bool,
-    /// `apiVersion/Kind` of what it serves; empty where it does not say.
+    /// `apiVersion/Kind` of the kinds that it serves; empty if it does not report them.
     pub serves: BTreeSet<String>,
     pub shapes: Vec<NodeShape>,
-    /// Names of the nodes of each shape, as far as they are known.
+    /// Names of the nodes of each shape, if known.
     pub node_names: Vec<Vec<String>>,
-    /// Number of the report that the shapes are from.
+    /// Sequence number of the report with these shapes.
     pub sequence: i64,
 }
 
@@ -40,28 +40,28 @@ pub struct Member {
 struct Hold {
     shape: Arc<JobShape>,
     counted: Counted,
-    /// Component to the node of each pod, where the member said so.
+    /// Component to the node of each pod, if the member reported it.
     nodes: BTreeMap<String, Vec<String>>,
     taken: Taken,
 }
 
-/// What was taken off the room that the report says.
+/// What was subtracted from the capacity of the report.
 #[derive(Clone, Debug)]
 enum Taken {
-    /// Did not fit; the member will say so.
+    /// It did not fit; the member will refuse it.
     Nothing,
     Sum,
     Places(Places),
-    /// The report counts it.
+    /// Nothing: the report includes it.
     ByReport,
 }
 
-/// Reports after the end of a job that may not show its places free yet: one may have been on its way.
+/// Reports after the end of a job that may still include its places: one may have been in flight.
 const REPORTS_BEHIND: u8 = 2;
-/// How long reports are waited for before places that do not show count as taken by somebody else.
+/// How long the planner waits for a report without these places; after that, another user has them.
 const REPORT_PATIENCE_MS: i64 = 5_000;
 
-/// Places of a job that has ended, which the report counted when it did.
+/// Places of an ended job that the report included at its end.
 #[derive(Clone, Debug)]
 struct Leaving {
     hold: Hold,
@@ -70,7 +70,7 @@ struct Leaving {
     until_ms: Option<i64>,
 }
 
-/// One member's room.
+/// Free capacity of one member.
 #[derive(Clone, Debug)]
 pub struct Room {
     pub facts: ClusterFacts,
@@ -82,11 +82,11 @@ pub struct Room {
     sequence: i64,
     holds: BTreeMap<JobId, Hold>,
     leaving: BTreeMap<JobId, Leaving>,
-    /// Shapes that did not fit, and why; room that is taken since changes nothing of that.
+    /// Shapes that did not fit, and why. Valid until capacity is freed.
     refused: BTreeMap<u64, String>,
-    /// Shapes, and whether they fit if nothing ran here.
+    /// Whether shapes would fit if the member were empty.
     when_empty: BTreeMap<u64, bool>,
-    /// What the last questions supposed: as reported, and with the places of ended jobs free.
+    /// The nodes of the last what-if questions: as reported, and with the places of ended jobs free.
     supposed: [Option<Supposed>; 2],
 }
 
@@ -113,7 +113,7 @@ impl Room {
         self.serves.is_empty() || self.serves.contains(&format!("{api_version}/{kind}"))
     }
 
-    /// Takes room for a job, or says in one sentence what is missing.
+    /// Takes capacity for a job.
     pub fn take(&mut self, id: &JobId, shape: &Arc<JobShape>) -> Result<(), String> {
         if let Some(sentence) = self.refused.get(&shape.id) {
             return Err(sentence.clone());
@@ -129,7 +129,7 @@ impl Room {
         Ok(())
     }
 
-    /// What the job held before it holds again is over, also where no report has shown it.
+    /// When the job holds places again, its earlier ones count as free, even if no report shows that.
     fn begin_hold(&mut self, id: &JobId) {
         if self.leaving.remove(id).is_some() {
             self.suppositions().for_each(|supposed| supposed.forget(id));
@@ -157,7 +157,7 @@ impl Room {
         self.nodes.pods_of(shape, limit)
     }
 
-    /// Whether the gang would fit if nothing ran here.
+    /// Whether the gang would fit if the member were empty.
     pub fn holds_when_empty(&mut self, shape: &JobShape) -> bool {
         if !self.reserves {
             return fits_sum(&self.allocatable, &shape.gang).is_ok();
@@ -173,9 +173,9 @@ impl Room {
         }
     }
 
-    fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
+    fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> CapacityChange {
         let by_planner = self.counts_itself(held.counted);
-        let mut change = Change::None;
+        let mut change = CapacityChange::None;
         self.begin_hold(id);
         if let Some(known) = self.holds.get_mut(id) {
             if matches!(known.taken, Taken::ByReport) != by_planner {
@@ -198,8 +198,8 @@ impl Room {
         change
     }
 
-    /// At the nodes the member named, where these are known. A gang that does not fit any more is refused by
-    /// the member itself.
+    /// Takes capacity on the nodes that the member named. If the gang no longer fits there, the member
+    /// refuses it itself.
     fn try_take_at(&mut self, shape: &JobShape, nodes: &BTreeMap<String, Vec<String>>) -> Taken {
         let named = if self.reserves { self.nodes.named(&shape.gang, nodes) } else { None };
         match named.filter(|places| !places.is_empty()) {
@@ -213,7 +213,7 @@ impl Room {
         }
     }
 
-    /// The member has said on which nodes the job is: it need not be where it was placed here.
+    /// Moves the job to the nodes that the member named; they may differ from those chosen here.
     fn move_to_named(&mut self, id: &JobId) {
         let Some(hold) = self.holds.get_mut(id) else { return };
         if let Taken::Places(places) = &mut hold.taken {
@@ -227,15 +227,15 @@ impl Room {
         self.supposed = [None, None];
     }
 
-    fn give_back(&mut self, id: &JobId) -> Change {
-        let Some(hold) = self.holds.remove(id) else { return Change::None };
+    fn give_back(&mut self, id: &JobId) -> CapacityChange {
+        let Some(hold) = self.holds.remove(id) else { return CapacityChange::None };
         match &hold.taken {
-            Taken::Nothing => return Change::None,
+            Taken::Nothing => return CapacityChange::None,
             Taken::ByReport => {
                 self.suppositions().for_each(|supposed| supposed.forget(id));
                 let leaving = Leaving { hold, reports_left: REPORTS_BEHIND, until_ms: None };
                 self.leaving.insert(id.clone(), leaving);
-                return Change::None;
+                return CapacityChange::None;
             }
             Taken::Sum => {}
             Taken::Places(places) => {
@@ -245,16 +245,16 @@ impl Room {
         }
         self.free.add(&hold.shape.total);
         self.refused.clear();
-        Change::Grown
+        CapacityChange::Grown
     }
 
     fn suppositions(&mut self) -> impl Iterator<Item = &mut Supposed> {
         self.supposed.iter_mut().flatten()
     }
 
-    /// Whether the gangs fit together once the places of `gone` are free. Where a report counts places and
-    /// does not say on which nodes, sums are compared. With `settled` the places of jobs that have ended
-    /// count as free though no report shows them free yet.
+    /// Whether the gangs fit together once the places of `gone` are free. If a report includes places without
+    /// naming their nodes, sums are compared. With `settled`, places of ended jobs count as free before a
+    /// report shows it.
     fn fits_without(
         &mut self,
         jobs: &[&WaitingJob],
@@ -289,7 +289,7 @@ impl Room {
             && jobs.iter().all(|job| shape_of(&job.id).is_some_and(|shape| self.holds_when_empty(&shape))))
     }
 
-    /// Of what the sum here is too small for all that is asked for once `gone` are gone.
+    /// Resources whose sum here is too small for all requests once `gone` have left.
     pub fn short_of<'r>(
         &self,
         asked: impl Iterator<Item = &'r Resources>,
@@ -308,7 +308,7 @@ impl Room {
             .collect()
     }
 
-    /// What the job holds here; with `settled` also what one held that has ended, where no report shows it free.
+    /// What the job holds here; with `settled`, also what an ended job held if no report shows it free yet.
     fn leaves(&self, id: &JobId, settled: bool) -> Option<&Hold> {
         let leaving = self.leaving.get(id).filter(|_| settled).map(|leaving| &leaving.hold);
         self.holds.get(id).or(leaving).filter(|hold| !matches!(hold.taken, Taken::Nothing))
@@ -334,19 +334,19 @@ impl Room {
     }
 }
 
-/// What came of a change.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum CapacityChange {
     None,
     Grown,
 }
 
-/// What a member's news is about.
+/// What has changed about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Its room alone.
+    /// Only its capacity.
     Report,
-    /// It is new, or what decides which jobs it may take has changed.
+    /// It is new, or facts have changed that decide which jobs it admits.
     Facts,
 }
 
@@ -358,16 +358,16 @@ fn sum(shapes: &[NodeShape], of: fn(&NodeShape) -> &Resources) -> Resources {
     sum
 }
 
-/// All members' room.
+/// Free capacity of all members.
 #[derive(Clone, Debug, Default)]
 pub struct Rooms {
     known: BTreeMap<String, Room>,
-    /// Rises when the set of members or what is known of one, room aside, changes.
+    /// Incremented when the set of members or a fact about one changes, capacity excepted.
     pub facts_version: u64,
 }
 
 impl Rooms {
-    /// A member's report, or news of it. What jobs hold that the report does not count is counted again.
+    /// Sets a member's report and facts. Places that the report does not include are subtracted again.
     pub fn set(&mut self, name: &str, member: Member) -> News {
         let mut room = Room::new(member);
         let known = self.known.remove(name);
@@ -391,15 +391,15 @@ impl Rooms {
         if same { News::Report } else { News::Facts }
     }
 
-    /// Returns whether it was known.
+    /// Returns whether the member was known.
     pub fn remove(&mut self, name: &str) -> bool {
         let known = self.known.remove(name).is_some();
         self.facts_version += u64::from(known);
         known
     }
 
-    pub fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
-        self.known.get_mut(&held.cluster).map_or(Change::None, |room| room.hold(id, shape, held))
+    pub fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> CapacityChange {
+        self.known.get_mut(&held.cluster).map_or(CapacityChange::None, |room| room.hold(id, shape, held))
     }
 
     /// See [`Room::fits_without`].
@@ -414,8 +414,8 @@ impl Rooms {
         self.known.get_mut(cluster).is_some_and(|room| room.fits_without(jobs, shape_of, gone, settled))
     }
 
-    /// Gives up places of ended jobs that no report has shown free for too long. Returns where, and when the
-    /// next are due.
+    /// Gives up on places of ended jobs that no report has shown free for too long. Returns the clusters, and
+    /// when the next are due.
     pub fn give_up_leaving(&mut self, now_ms: i64) -> (Vec<String>, Option<i64>) {
         let (mut changed, mut due) = (Vec::new(), None);
         for (name, room) in &mut self.known {
@@ -439,8 +439,8 @@ impl Rooms {
         self.known.get(cluster).map(|room| room.holds.keys().cloned().collect()).unwrap_or_default()
     }
 
-    pub fn give_back(&mut self, cluster: &str, id: &JobId) -> Change {
-        self.known.get_mut(cluster).map_or(Change::None, |room| room.give_back(id))
+    pub fn give_back(&mut self, cluster: &str, id: &JobId) -> CapacityChange {
+        self.known.get_mut(cluster).map_or(CapacityChange::None, |room| room.give_back(id))
     }
 
     pub fn get(&self, name: &str) -> Option<&Room> {

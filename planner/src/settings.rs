@@ -1,14 +1,14 @@
-//! How a planner plans.
+//! Settings of a planner.
 
 use fleet_quota::PlanLimits;
 
-/// Jobs looked at in one plan; the rest follow in the next.
+/// Most jobs considered in one plan; the rest follow in the next.
 const PLAN_LIMITS: PlanLimits = PlanLimits { admissions: 256, probes: 4096, searches: 16 };
 
-/// How a planner plans.
+/// Settings of a planner.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// First pause after every candidate refused a job; doubles up to `backoff_max_ms`.
+    /// First back-off after every candidate refused a job; doubles up to `backoff_max_ms`.
     pub backoff_base_ms: i64,
     pub backoff_max_ms: i64,
     pub limits: PlanLimits,

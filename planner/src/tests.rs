@@ -44,6 +44,7 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
         quota_labels: BTreeMap::new(),
         last_leaf: None,
         queued: true,
+        left_queue: false,
         priority: 0,
         preemptible: true,
         preemptions: 0,
@@ -200,6 +201,18 @@ fn jobs_without_a_queue_are_placed_and_counted() {
     fleet.submit(job("queued", 1, 4));
     assert_eq!(fleet.plan(), ["direct -> east"]);
     assert_eq!((fleet.reason("queued"), fleet.used()), (Some(Reason::InsufficientQuota), 4));
+    // The numbers of the tree's status: `used` is what jobs that wait in queues use.
+    let waiting = fleet.planner.waiting(&JobId::new("team/queued")).expect("it waits");
+    assert!(waiting.message.contains("request 4, max 4, used 0, unqueued 4; wait"), "{}", waiting.message);
+    // One that was admitted from its queue is used, also for a process that never saw it wait.
+    let mut fleet = Fleet::new(4);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    let held = Stand::Holds(Held::here("east", Counted::ByPlanner));
+    fleet.submit(Job { queued: false, left_queue: true, stand: held, ..job("admitted", 1, 4) });
+    fleet.submit(job("queued", 1, 4));
+    assert_eq!(fleet.plan(), Vec::<String>::new());
+    let waiting = fleet.planner.waiting(&JobId::new("team/queued")).expect("it waits");
+    assert!(waiting.message.contains("request 4, max 4, used 4; wait"), "{}", waiting.message);
 }
 
 #[test]

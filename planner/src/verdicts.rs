@@ -1,8 +1,8 @@
-//! Why each waiting job waits, as it was last told.
+//! The last reported reason of each waiting job.
 //!
-//! What stops the first job of a class stops its equals. The first is told at once and exactly; those behind
-//! it get the same words when they join, and again, a bounded number at a time and seldom, when the class
-//! waits for something else.
+//! What stops the first job of a class stops its equals. The first job's reason is updated at once and
+//! exactly. The others get the same reason when they join the class, and updates later, a bounded number at a
+//! time, when the class waits for something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use fleet_quota::{JobId, NodeId};
 
 use crate::{decision::earliest, job::Waiting};
 
-/// Jobs that are told again in one plan because their class waits for something else.
+/// Jobs updated in one plan because their class waits for something else.
 const SWEPT: usize = 256;
-/// A class is not told again sooner.
+/// Least time between two updates of a class.
 const SWEEP_PAUSE_MS: i64 = 30_000;
 
 /// Equal jobs of one leaf.
@@ -28,7 +28,7 @@ pub(super) struct ClassId {
 struct Class {
     members: BTreeSet<JobId>,
     waiting: Option<Waiting>,
-    /// The reason that its members were told, and when.
+    /// The reason reported to its members, and when.
     told: Option<(Reason, i64)>,
 }
 
@@ -39,15 +39,39 @@ pub(super) struct Verdicts {
     classes: BTreeMap<ClassId, Class>,
     /// Jobs that joined since the last plan.
     joined: BTreeMap<JobId, ClassId>,
-    /// Classes whose members are to be told again, from this one on.
+    /// Classes whose members need an update, from this one on.
     stale: BTreeMap<ClassId, Option<JobId>>,
     told: BTreeSet<JobId>,
+    /// Running jobs of which some pods wait, and why.
+    partial: BTreeMap<JobId, Waiting>,
     next_sweep_ms: Option<i64>,
 }
 
 impl Verdicts {
     pub fn get(&self, id: &JobId) -> Option<&Waiting> {
         self.of_job.get(id)
+    }
+
+    /// Why some pods of a running job wait.
+    pub fn partial(&self, id: &JobId) -> Option<&Waiting> {
+        self.partial.get(id)
+    }
+
+    /// Why some pods of a running job wait; `None` if none does.
+    pub fn tell_partial(&mut self, id: &JobId, waiting: Option<Waiting>) {
+        if self.partial.get(id) == waiting.as_ref() {
+            return;
+        }
+        match waiting {
+            Some(waiting) => drop(self.partial.insert(id.clone(), waiting)),
+            None => drop(self.partial.remove(id)),
+        }
+        self.told.insert(id.clone());
+    }
+
+    /// Jobs for which [`Self::tell_partial`] gave a reason.
+    pub fn partials(&self) -> impl Iterator<Item = &JobId> {
+        self.partial.keys()
     }
 
     pub fn tell(&mut self, id: &JobId, waiting: Waiting) {
@@ -59,7 +83,7 @@ impl Verdicts {
         }
     }
 
-    /// How many jobs wait for each reason.
+    /// Number of waiting jobs by reason.
     pub fn by_reason(&self) -> &BTreeMap<Reason, i64> {
         &self.by_reason
     }
@@ -92,7 +116,7 @@ impl Verdicts {
         }
     }
 
-    /// The job waits no more.
+    /// The job no longer waits.
     pub fn remove(&mut self, id: &JobId) {
         let before = self.of_job.remove(id);
         self.uncount(before);
@@ -100,14 +124,14 @@ impl Verdicts {
         self.joined.remove(id);
     }
 
-    /// Leaves have other numbers from now on.
+    /// The leaves got other ids.
     pub fn forget_classes(&mut self) {
         self.classes.clear();
         self.stale.clear();
         self.joined.clear();
     }
 
-    /// What stops the first job of the class.
+    /// Records what stops the first job of the class.
     pub fn tell_class(&mut self, id: ClassId, waiting: &Waiting) {
         let Some(class) = self.classes.get_mut(&id) else { return };
         if class.waiting.as_ref() != Some(waiting) {
@@ -132,7 +156,7 @@ impl Verdicts {
             }
             let known = self.classes.get(&class).and_then(|class| class.waiting.clone());
             let waiting = known.unwrap_or_else(|| {
-                Waiting::new(Reason::Queuing, "the job waits in its queue and was not looked at yet")
+                Waiting::new(Reason::Queuing, "the job waits in its queue and was not considered yet")
             });
             self.tell(&id, waiting);
         }
@@ -140,7 +164,7 @@ impl Verdicts {
         std::mem::take(&mut self.told)
     }
 
-    /// When a class is to be told again; `None` when none is.
+    /// When a class is due for an update; `None` if none is.
     pub fn next_sweep_ms(&self) -> Option<i64> {
         self.next_sweep_ms
     }

@@ -1,7 +1,7 @@
-//! What a planner knows, for readers: a snapshot that nothing changes any more.
+//! Read-only snapshot of a planner's state.
 //!
-//! Times are milliseconds of the caller's clock, amounts are quantities as Kubernetes writes them. Deliberately absent:
-//! what no reader asks for, such as verdicts by class.
+//! Times are milliseconds of the caller's clock; amounts are Kubernetes quantities. Deliberately absent:
+//! details that no reader needs, such as verdicts by class.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use crate::{
     room::Room,
 };
 
-/// Waiting jobs that are named of each queue; the others are only counted.
+/// Waiting jobs listed for each queue; the others are only counted.
 pub const LINE_LISTED: usize = 1_000;
-/// Jobs with places that are named; the others are only counted.
+/// Jobs with places that are listed; the others are only counted.
 pub const HOLDERS_LISTED: usize = 10_000;
 
 /// Name of a resource to a quantity.
 pub type Amounts = BTreeMap<String, String>;
 
-/// Everything that a planner knew after one plan.
+/// The planner's state after one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct View {
-    /// Of the plan it was taken after; 0: before the first.
+    /// Number of the plan before the snapshot; 0: before the first plan.
     pub sequence: u64,
     pub at_ms: i64,
     /// Nodes of the quota tree, from the root on.
@@ -37,9 +37,9 @@ pub struct View {
     pub unqueued: Vec<WaitingView>,
     pub claims: Vec<ClaimView>,
     pub members: Vec<MemberView>,
-    /// Jobs with places: asked for, bound, running or ending.
+    /// Jobs with places: requested, bound, running or ending.
     pub holders: Vec<HolderView>,
-    /// How many those are.
+    /// Number of all of them.
     pub holder_count: usize,
 }
 
@@ -54,9 +54,9 @@ pub struct QueueView {
     pub admitted: i64,
     pub used: Amounts,
     pub min: Amounts,
-    /// Resources without a bound are left out.
+    /// Unlimited resources are left out.
     pub max: Amounts,
-    /// The first [`LINE_LISTED`] jobs of a leaf, in the order in which they are looked at.
+    /// The first [`LINE_LISTED`] jobs of a leaf, in the order in which they are considered.
     pub line: Vec<WaitingView>,
 }
 
@@ -66,7 +66,7 @@ pub struct WaitingView {
     pub job: JobId,
     pub priority: i64,
     pub enqueued_at_ms: i64,
-    /// None: no plan has looked at it yet.
+    /// `None`: no plan has considered it yet.
     pub reason: Option<Reason>,
     pub message: String,
 }
@@ -76,10 +76,10 @@ pub struct WaitingView {
 pub struct ClaimView {
     pub job: JobId,
     pub cluster: String,
-    /// The leaf; room is kept on each node of its path.
+    /// The leaf; quota is reserved on each node of its path.
     pub path: String,
     pub since_ms: i64,
-    /// When the job is expected to start; none where the end of some other job is not known.
+    /// Expected start of the job; `None` if the end of some other job is unknown.
     pub start_ms: Option<i64>,
     pub until_ms: i64,
 }
@@ -91,10 +91,10 @@ pub struct MemberView {
     pub ready: bool,
     /// Cordoned or drained: it gets no new jobs.
     pub unschedulable: bool,
-    /// Whether it answers reservations.
+    /// Whether it supports reservations.
     pub reserves: bool,
     pub allocatable: Amounts,
-    /// As reported, less what is not counted by a report yet.
+    /// As reported, less what no report includes yet.
     pub free: Amounts,
 }
 
@@ -103,19 +103,19 @@ pub struct MemberView {
 pub struct HolderView {
     pub job: JobId,
     pub cluster: String,
-    /// Path of the leaf that its use counts in; none without a quota tree.
+    /// Path of the leaf in which its use counts; `None` without a quota tree.
     pub queue: Option<String>,
     pub request: Amounts,
     pub priority: i64,
     pub preemptible: bool,
-    /// None: asked for or bound, and not seen running.
+    /// `None`: requested or bound, and not seen running.
     pub started_at_ms: Option<i64>,
-    /// The run is being ended.
+    /// The run is ending.
     pub ending: bool,
 }
 
 impl View {
-    /// What `planner` knows now.
+    /// The current state of `planner`.
     pub fn of(planner: &Planner, now_ms: i64) -> Self {
         let holders = planner.jobs().filter_map(|job| holder(planner, job));
         let mut view = Self {

@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod choice;
 pub mod division;
 pub mod names;
+pub mod nesting;
 pub mod overrides;
 pub mod pod_security;
 pub mod reason;

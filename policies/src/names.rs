@@ -26,6 +26,11 @@ pub fn names_a_quota(name: &str) -> bool {
         || name.starts_with("quota.scheduling.koordinator.sh/")
 }
 
+/// Whether a policy may name a label that the preserved state of a run is handed over in.
+pub fn may_carry_state(name: &str) -> bool {
+    !name.starts_with(RESERVED_PREFIX) && !names_a_quota(name)
+}
+
 /// Longest name of a ResourceBinding. QueueUnits, Works and Reservations add at most 31 characters to it, and 253
 /// is the limit.
 pub const BINDING_NAME_MAX: usize = 220;
@@ -48,12 +53,13 @@ const NAMED_BY_KIND: [&str; 8] = [
 
 /// The name of an object's ResourceBinding: name and kind in lower case, with `:` replaced (it is legal in RBAC
 /// names, not in binding names). Names of different objects of one namespace never clash: a kind outside the groups
-/// of Kubernetes and Kubeflow adds a mark of its group (`vcjob` for Volcano's Job); a name that is too long is cut
-/// and gets a hash of the whole.
+/// of Kubernetes and Kubeflow adds a mark of its group (`vcjob` for Volcano's Job); a name that is too long, or
+/// already ends like one with a hash, is cut and gets a hash of the whole.
 pub fn binding_name(api_version: &str, kind: &str, name: &str) -> String {
     let suffix = kind_suffix(api_version, kind);
     let readable = name.replace(':', ".").to_lowercase();
-    if readable.len() + 1 + suffix.len() <= BINDING_NAME_MAX {
+    // A name that ends like one with a hash might be that of another object.
+    if before_hash(name).is_none() && readable.len() + 1 + suffix.len() <= BINDING_NAME_MAX {
         return format!("{readable}-{suffix}");
     }
     let cut: String = readable.chars().take(KEPT).collect();
@@ -77,14 +83,17 @@ pub enum Named {
 pub fn object_of_binding(api_version: &str, kind: &str, binding: &str) -> Option<Named> {
     let of_suffix = |suffix: &str| binding.strip_suffix(suffix)?.strip_suffix('-');
     let name = of_suffix(&kind_suffix(api_version, kind)).or_else(|| of_suffix(&kind.to_lowercase()))?;
-    let hash =
-        name.len().checked_sub(18).filter(|at| name.is_char_boundary(*at) && name[*at..].starts_with("-x"));
-    match hash {
-        Some(at) if name[at + 2..].chars().all(|c| c.is_ascii_hexdigit()) => {
-            Some(Named::StartsWith(name[..at].to_owned()))
-        }
-        _ => Some(Named::Exactly(name.to_owned())),
+    match before_hash(name) {
+        Some(kept) => Some(Named::StartsWith(kept.to_owned())),
+        None => Some(Named::Exactly(name.to_owned())),
     }
+}
+
+/// What stands before a hash, if the name ends like one with a hash.
+fn before_hash(name: &str) -> Option<&str> {
+    let at = name.len().checked_sub(18).filter(|at| name.is_char_boundary(*at))?;
+    let hash = name[at..].strip_prefix("-x")?;
+    hash.chars().all(|c| c.is_ascii_hexdigit()).then(|| &name[..at])
 }
 
 fn kind_suffix(api_version: &str, kind: &str) -> String {
@@ -135,5 +144,7 @@ mod tests {
         }
         let long = |end: &str| binding_name("v1", "ConfigMap", &format!("{}{end}", "a".repeat(240)));
         assert_ne!(long("b"), long("c"));
+        let cut = long("b").strip_suffix("-configmap").expect("the kind").to_owned();
+        assert_ne!(binding_name("v1", "ConfigMap", &cut), long("b"), "a name that another's binding has");
     }
 }

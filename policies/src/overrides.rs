@@ -5,179 +5,42 @@
 //! Either all rules apply, or the object stays as it was. The identity of an object (API version, kind, namespace,
 //! name, Fleet's own marks) cannot be overridden: see `identity`.
 
+mod allowance;
 mod identity;
 mod image;
 mod pointer;
+mod problem;
+mod spec;
+mod templates;
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use crate::affinity::{ClusterFacts, cluster_matches};
 use crate::choice::{ObjectRef, PolicyScope};
-use crate::selector::{ResourceSelector, match_selectors};
-use crate::spec::ClusterAffinity;
+use crate::nesting;
+use crate::selector::match_selectors;
+use allowance::Allowance;
+use problem::Problem;
+use templates::pod_specs;
+
+pub use spec::{
+    CommandOverrider, EmbeddedOperation, FieldOverrider, ImageComponent, ImageOverrider, ImagePredicate,
+    MapOverrider, Operator, OverrideError, OverridePolicy, OverrideRule, OverrideSpec, Overriders,
+    PlaintextOverrider,
+};
 
 /// Most rules of one policy that are applied.
 const RULES_MAX: usize = 64;
 
-/// The spec of an OverridePolicy or ClusterOverridePolicy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OverrideSpec {
-    /// Empty: everything in the policy's scope.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resource_selectors: Vec<ResourceSelector>,
-    pub override_rules: Vec<OverrideRule>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OverrideRule {
-    /// Absent: every cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_cluster: Option<ClusterAffinity>,
-    pub overriders: Overriders,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Overriders {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub image_overrider: Vec<ImageOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub command_overrider: Vec<CommandOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub args_overrider: Vec<CommandOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub labels_overrider: Vec<MapOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub annotations_overrider: Vec<MapOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub field_overrider: Vec<FieldOverrider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub plaintext: Vec<PlaintextOverrider>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operator {
-    Add,
-    Remove,
-    Replace,
-}
-
-/// `path` is a JSON pointer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlaintextOverrider {
-    pub path: String,
-    pub operator: Operator,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub value: Value,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ImageOverrider {
-    /// Absent: every container of every pod template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicate: Option<ImagePredicate>,
-    pub component: ImageComponent,
-    pub operator: Operator,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub value: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ImagePredicate {
-    pub path: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ImageComponent {
-    Registry,
-    Repository,
-    Tag,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CommandOverrider {
-    pub container_name: String,
-    pub operator: Operator,
-    #[serde(default)]
-    pub value: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MapOverrider {
-    pub operator: Operator,
-    #[serde(default)]
-    pub value: Map<String, Value>,
-}
-
-/// Changes a document embedded as text in one field, such as a ConfigMap's `/data/config.json`. The caller changes
-/// YAML, because it has a YAML module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FieldOverrider {
-    pub field_path: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub json: Vec<EmbeddedOperation>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub yaml: Vec<EmbeddedOperation>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EmbeddedOperation {
-    pub sub_path: String,
-    pub operator: Operator,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub value: Value,
-}
-
-/// An override policy, for the rules.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OverridePolicy {
-    pub scope: PolicyScope,
-    /// Empty for cluster scope.
-    pub namespace: String,
-    pub name: String,
-    pub spec: OverrideSpec,
-}
-
-/// A rule that cannot be applied to an object it selects.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("override policy {policy}: {field} of {object}: found {found}; allowed: {allowed}")]
-pub struct OverrideError {
-    pub policy: String,
-    pub object: String,
-    pub field: String,
-    pub found: String,
-    pub allowed: String,
-}
-
-/// What is wrong at a field; the caller adds policy and object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    field: String,
-    found: String,
-    allowed: &'static str,
-}
-
-impl Problem {
-    fn new(field: &str, found: impl ToString, allowed: &'static str) -> Self {
-        Self { field: field.to_owned(), found: crate::spec::shortened(&found.to_string()), allowed }
-    }
-}
-
 /// Embedded documents in YAML are read and written by the caller's module.
 pub trait YamlText {
     /// # Errors
-    /// The text is no YAML, said in words.
+    /// The text is not YAML; the error is a sentence.
     fn read(&self, text: &str) -> Result<Value, String>;
     /// # Errors
-    /// The value cannot be written as YAML, said in words.
+    /// The value cannot be written as YAML; the error is a sentence.
     fn write(&self, value: &Value) -> Result<String, String>;
 }
 
@@ -195,6 +58,7 @@ pub fn apply(
 ) -> Result<Vec<String>, OverrideError> {
     let mut changed = object.clone();
     let mut applied = Vec::new();
+    let mut allowance = Allowance::default();
     for policy in selected(reference, policies) {
         let mut touched = false;
         if policy.spec.override_rules.len() > RULES_MAX {
@@ -213,7 +77,7 @@ pub fn apply(
                 continue;
             }
             touched = true;
-            let overridden = override_by(&mut changed, &rule.overriders, yaml)
+            let overridden = override_by(&mut changed, &rule.overriders, yaml, &mut allowance)
                 .and_then(|()| identity::check(object, &changed));
             overridden.map_err(|problem| OverrideError {
                 policy: policy.name.clone(),
@@ -251,78 +115,100 @@ fn selected<'p>(object: &ObjectRef, policies: &'p [OverridePolicy]) -> Vec<&'p O
     found.into_iter().map(|(policy, _)| policy).collect()
 }
 
-fn override_by(object: &mut Value, overriders: &Overriders, yaml: &dyn YamlText) -> Result<(), Problem> {
+fn override_by(
+    object: &mut Value,
+    overriders: &Overriders,
+    yaml: &dyn YamlText,
+    allowance: &mut Allowance,
+) -> Result<(), Problem> {
+    let lists = overriders.command_overrider.len() + overriders.args_overrider.len();
+    // The check of identity visits the object, too.
+    let visitors = overriders.image_overrider.len() + lists + 1;
+    allowance.visits("spec.overrideRules", visitors.saturating_mul(nesting::values(object)))?;
     for overrider in &overriders.image_overrider {
-        image::apply(object, overrider)?;
+        image::apply(object, overrider, allowance)?;
     }
     for overrider in &overriders.command_overrider {
-        change_list(object, "command", overrider);
+        change_list(object, "command", overrider, allowance)?;
     }
     for overrider in &overriders.args_overrider {
-        change_list(object, "args", overrider);
+        change_list(object, "args", overrider, allowance)?;
     }
     for overrider in &overriders.labels_overrider {
-        change_map(object, "labels", overrider);
+        change_map(object, "labels", overrider, allowance)?;
     }
     for overrider in &overriders.annotations_overrider {
-        change_map(object, "annotations", overrider);
+        change_map(object, "annotations", overrider, allowance)?;
     }
     for overrider in &overriders.field_overrider {
-        change_embedded(object, overrider, yaml)?;
+        change_embedded(object, overrider, yaml, allowance)?;
     }
     for overrider in &overriders.plaintext {
-        pointer::change(object, &overrider.path, overrider.operator, &overrider.value)?;
+        pointer::change(object, &overrider.path, overrider.operator, &overrider.value, allowance)?;
     }
     Ok(())
 }
 
-/// Pod specs of every known kind of workload, found by their containers.
-pub(crate) fn pod_specs(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
-    match value {
-        Value::Object(fields) => {
-            if fields.get("containers").is_some_and(Value::is_array) {
-                visit(fields);
-                return;
-            }
-            for field in fields.values_mut() {
-                pod_specs(field, visit);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| pod_specs(item, visit)),
-        _ => {}
-    }
-}
-
-fn change_list(object: &mut Value, field: &str, overrider: &CommandOverrider) {
+fn change_list(
+    object: &mut Value,
+    field: &str,
+    overrider: &CommandOverrider,
+    allowance: &mut Allowance,
+) -> Result<(), Problem> {
+    allowance.operation(field)?;
+    let given: BTreeSet<&str> = overrider.value.iter().map(String::as_str).collect();
+    let bytes: usize = overrider.value.iter().map(|word| word.len() + 3).sum();
+    let mut outcome = Ok(());
     pod_specs(object, &mut |spec| {
         for list in ["containers", "initContainers"] {
             let containers = spec.get_mut(list).and_then(Value::as_array_mut);
             for container in
                 containers.into_iter().flatten().filter(|c| c["name"] == overrider.container_name.as_str())
             {
-                let mut words: Vec<Value> = container[field].as_array().cloned().unwrap_or_default();
-                let given = || overrider.value.iter().map(|word| Value::from(word.as_str()));
+                if overrider.operator != Operator::Remove && outcome.is_ok() {
+                    outcome = allowance.bytes(field, bytes);
+                }
+                if outcome.is_err() {
+                    return;
+                }
+                let mut words = match container[field].take() {
+                    Value::Array(words) => words,
+                    _ => Vec::new(),
+                };
+                let added = overrider.value.iter().map(|word| Value::from(word.as_str()));
                 match overrider.operator {
-                    Operator::Add => words.extend(given()),
-                    Operator::Remove => words.retain(|word| !given().any(|given| given == *word)),
-                    Operator::Replace => words = given().collect(),
+                    Operator::Add => words.extend(added),
+                    Operator::Remove => {
+                        words.retain(|word| !word.as_str().is_some_and(|word| given.contains(word)));
+                    }
+                    Operator::Replace => words = added.collect(),
                 }
                 container[field] = Value::Array(words);
             }
         }
     });
+    outcome
 }
 
-fn change_map(object: &mut Value, field: &str, overrider: &MapOverrider) {
+fn change_map(
+    object: &mut Value,
+    field: &str,
+    overrider: &MapOverrider,
+    allowance: &mut Allowance,
+) -> Result<(), Problem> {
+    allowance.operation(field)?;
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return;
+        return Ok(());
     };
     let map = metadata.entry(field).or_insert_with(|| Value::Object(Map::new()));
     if !map.is_object() {
         *map = Value::Object(Map::new());
     }
-    let Some(map) = map.as_object_mut() else { return };
+    let Some(map) = map.as_object_mut() else { return Ok(()) };
     for (key, value) in &overrider.value {
+        // Below the object, its metadata, and labels or annotations.
+        allowance.value(field, 3, value)?;
+        allowance.bytes(field, key.len())?;
         match overrider.operator {
             Operator::Add => {
                 map.insert(key.clone(), value.clone());
@@ -337,14 +223,17 @@ fn change_map(object: &mut Value, field: &str, overrider: &MapOverrider) {
             }
         }
     }
+    Ok(())
 }
 
 fn change_embedded(
     object: &mut Value,
     overrider: &FieldOverrider,
     yaml: &dyn YamlText,
+    allowance: &mut Allowance,
 ) -> Result<(), Problem> {
     let path = &overrider.field_path;
+    allowance.operation(path)?;
     if overrider.json.is_empty() == overrider.yaml.is_empty() {
         return Err(Problem::new(path, "json and yaml, or neither", "exactly one of json and yaml"));
     }
@@ -355,19 +244,21 @@ fn change_embedded(
         return Err(Problem::new(path, &*field, "a text"));
     };
     let is_yaml = !overrider.yaml.is_empty();
+    allowance.bytes(path, text.len())?;
     let mut document: Value = if is_yaml {
         yaml.read(text).map_err(|error| Problem::new(path, error, "a YAML document"))?
     } else {
         serde_json::from_str(text).map_err(|error| Problem::new(path, error, "a JSON document"))?
     };
     for operation in overrider.json.iter().chain(&overrider.yaml) {
-        pointer::change(&mut document, &operation.sub_path, operation.operator, &operation.value)?;
+        pointer::change(&mut document, &operation.sub_path, operation.operator, &operation.value, allowance)?;
     }
     let text = if is_yaml {
         yaml.write(&document).map_err(|error| Problem::new(path, error, "a document that YAML can hold"))?
     } else {
         document.to_string()
     };
+    allowance.bytes(path, text.len())?;
     *field = Value::from(text);
     Ok(())
 }

@@ -19,8 +19,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of a label. An unknown word reads as `Restricted`: Kubernetes refuses such a label, and a typing
-    /// error must not open what was meant to be closed.
+    /// The level of a label. An unknown value counts as `Restricted`: Kubernetes refuses such a label, and a
+    /// typing error must not weaken the level.
     pub fn from_label(label: Option<&str>) -> Self {
         match label {
             None | Some("" | "privileged") => Self::Privileged,
@@ -271,7 +271,7 @@ fn restricted_pod(spec: &Value) -> Option<Violation> {
                 return not(
                     format!("volumes[{at}].{kind}"),
                     value,
-                    "volumes that are no storage of the node or network",
+                    "volumes without access to the node or to network storage",
                 );
             }
         }

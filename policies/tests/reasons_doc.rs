@@ -8,8 +8,8 @@ use fleet_policies::reason::Reason;
 const HEAD: &str = "\
 # Reasons
 
-Every reason that Fleet gives, generated from `policies/src/reason.rs`. The same word stands in conditions, in events, in
-`status.reason` of a QueueUnit, and in the output of `fleet`. The message beside it has amounts and names.
+Every reason that Fleet gives, generated from `policies/src/reason.rs`. The same word is used in conditions, in events, in
+`status.reason` of a QueueUnit, and in the output of `fleet`. The message with it has amounts and names.
 [Operate](operations.md#troubleshooting) says what to do about each.
 
 | reason | meaning |

@@ -7,21 +7,11 @@ use std::borrow::Borrow;
 
 use fleet_api::{Cluster, convert};
 use fleet_hub_core::{binding::BindingEntry, cluster};
+pub use fleet_pages::shown::ClusterVerdict;
 use fleet_placement::{NodeShape, fits_shapes_empty, fits_sum, free_sum, place_on_shapes};
 use fleet_planner::unfit_text;
 use fleet_policies::affinity;
 use kube::ResourceExt;
-use serde::Serialize;
-
-/// What one cluster would say to the job now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClusterVerdict {
-    pub cluster: String,
-    pub fits: bool,
-    /// The job is there.
-    pub here: bool,
-    pub sentence: String,
-}
 
 /// A verdict for each cluster, and for each one that the policy names and that has not joined. None for a job that has
 /// ended.
@@ -71,7 +61,7 @@ pub fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     if !entry.is_gang() {
         return say(true, "is open to the object".to_string());
     }
-    let shapes: Vec<NodeShape> = status.node_shapes.iter().map(convert::placement_shape).collect();
+    let shapes: Vec<NodeShape> = convert::placement_shapes(&status.node_shapes);
     if status.reservation == Some(false) {
         return match fits_sum(&free_sum(&shapes), &entry.gang) {
             Ok(()) => say(true, "the sum of free resources covers the job".to_string()),
@@ -85,7 +75,7 @@ pub fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
         Ok(_) => say(true, "can hold the whole job now".to_string()),
         Err(refusal) if fits_shapes_empty(&shapes, &entry.gang) => say(false, refusal.sentence()),
         Err(refusal) => {
-            say(false, format!("{}; it could not hold the job if nothing else ran there", refusal.sentence()))
+            say(false, format!("{}; it could not hold the job even if empty", refusal.sentence()))
         }
     }
 }

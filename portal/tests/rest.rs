@@ -9,7 +9,7 @@ use axum::{
 };
 use fleet_api::crds::{self, Side, definitions};
 use fleet_apiserver::{Access, ApiServer, Config};
-use fleet_portal::rest::{Portal, router};
+use fleet_openpai::rest::{Portal, router};
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
@@ -508,11 +508,11 @@ async fn a_virtual_cluster_that_is_not_the_callers_is_refused() {
     for (job, words) in [
         (
             variant("a", "default", "oppo", 1),
-            "virtual cluster default takes no jobs of namespace \"default\"",
+            "virtual cluster default admits no jobs of namespace \"default\"",
         ),
         (
             variant("b", "vc1", "prod", 1),
-            "takes only opportunistic jobs of namespace \"default\", found class prod",
+            "admits only opportunistic jobs of namespace \"default\", found class prod",
         ),
     ] {
         hub.refused(("POST", "/jobs", Some("r1"), &job), (403, "ForbiddenUserError", words)).await;

@@ -233,6 +233,7 @@ impl Ledger {
             request: short.asked,
             limit,
             used,
+            unqueued: 0,
         })
     }
 

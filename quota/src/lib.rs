@@ -21,7 +21,7 @@ mod victims;
 
 pub use ledger::{AdmittedJob, JobId, Ledger};
 pub use places::{AnyPlace, ClusterName, Places};
-pub use plan::{Claim, Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
+pub use plan::{Claim, Decision, NotAdmitted, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
 pub use planner::{Planner, Position, TreeEdit};
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use share::Share;

@@ -104,6 +104,15 @@ pub enum WaitReason {
     Backoff { until_ms: i64 },
 }
 
+/// Why a job that waits elsewhere may not be admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// The quota tree has no capacity.
+    Quota(Verdict),
+    /// Capacity is free, but reserved for this job.
+    Reserved(JobId),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The job has quota, and places in [`Places`](crate::Places).

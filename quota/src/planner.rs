@@ -23,14 +23,16 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use fleet_resources::Resources;
+
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
-use crate::plan::{Claim, Plan, PlanLimits};
+use crate::plan::{Claim, NotAdmitted, Plan, PlanLimits};
 use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use backoff::Backoffs;
 use contest::Contest;
-use holds::Holds;
+use holds::{Holds, Visitor};
 use index::Index;
 use starts::evicted_key;
 use watches::Watches;
@@ -96,6 +98,34 @@ impl Planner {
     /// Whether capacity is reserved for the job, by a preemption or a claim.
     pub fn holds_room(&self, id: &JobId) -> bool {
         self.holds.of(id)
+    }
+
+    /// Whether a job that waits elsewhere, such as for cells, may be admitted in the leaf now. What preemptors and claims
+    /// reserve is not for it. `over_ms`: when it ends if it starts now; only with a declared run time.
+    ///
+    /// # Errors
+    /// The first limit that it would exceed, or who holds the capacity that it would need.
+    pub fn may_admit(
+        &self,
+        id: &JobId,
+        leaf: NodeId,
+        request: &Resources,
+        preemptible: bool,
+        over_ms: Option<i64>,
+    ) -> Result<(), NotAdmitted> {
+        let request = self.ledger.tree().request(request);
+        self.ledger.check_request(leaf, &request, preemptible).map_err(NotAdmitted::Quota)?;
+        let visitor = Visitor {
+            job: id,
+            leaf,
+            request: &request,
+            preemptible,
+            over_ms,
+            claim_since_ms: None,
+            promised: None,
+        };
+        let free = self.holds.leave_room(&self.ledger, &visitor);
+        free.map_err(NotAdmitted::Reserved)
     }
 
     pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
@@ -241,7 +271,7 @@ impl Planner {
             }
         }
         self.claim(now_ms, limits, places, &mut plan);
-        self.tell(&mut plan);
+        self.tell(now_ms, &mut plan);
         if plan.more {
             // Not all leaves were considered: their reasons are recorded next time.
             self.touched.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));

@@ -140,11 +140,14 @@ pub(crate) enum Stop {
 /// A reason to wait, without its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReasonKind {
-    Quota { bound: usize },
+    Quota {
+        bound: usize,
+    },
     Place,
     Kept(JobId),
     Behind(JobId),
-    Protected(JobId),
+    /// The victim, and until when it is protected.
+    Protected(JobId, i64),
 }
 
 /// Equal waiting jobs of one leaf.
@@ -165,6 +168,8 @@ pub(crate) struct Class {
     pub weighed: bool,
     /// The last search for victims without a result.
     pub missed: Option<Missed>,
+    /// Its jobs could not run even on an empty fleet: by quota, or because no cluster could hold one.
+    pub never: bool,
 }
 
 /// A search for victims after which the class still waits. It is valid until something changes that a search
@@ -198,6 +203,8 @@ pub(crate) struct Line {
     pub fronts: BTreeMap<OrderKey, ClassId>,
     /// Jobs that are not candidates now.
     pub aside: BTreeSet<OrderKey>,
+    /// Both of these, without classes that could never run.
+    possible: BTreeSet<OrderKey>,
     waiting: usize,
 }
 
@@ -243,6 +250,7 @@ impl Queues {
         let line = self.line(job.leaf);
         line.waiting -= 1;
         line.aside.remove(&key);
+        line.possible.remove(&key);
         self.change(class, |class| {
             class.jobs.remove(&key);
             class.aside.remove(&key);
@@ -267,7 +275,12 @@ impl Queues {
             job.not_before_ms = until_ms;
         }
         let (key, leaf, class) = (job.order_key(), job.leaf, *class);
-        self.line(leaf).aside.insert(key.clone());
+        let possible = self.class(class).is_some_and(|class| !class.never);
+        let line = self.line(leaf);
+        line.aside.insert(key.clone());
+        if possible {
+            line.possible.insert(key.clone());
+        }
         self.change(class, |class| {
             class.aside.insert(key);
         });
@@ -277,7 +290,10 @@ impl Queues {
     pub(crate) fn set_running(&mut self, id: &JobId) {
         let Some((job, class)) = self.jobs.get(id) else { return };
         let (key, leaf, class) = (job.order_key(), job.leaf, *class);
-        self.line(leaf).aside.remove(&key);
+        let line = self.line(leaf);
+        if line.aside.remove(&key) {
+            line.possible.remove(&key);
+        }
         self.change(class, |class| {
             class.aside.remove(&key);
         });
@@ -400,16 +416,32 @@ impl Queues {
         self.lines.iter().map(|(leaf, line)| (*leaf, line))
     }
 
-    /// The first job of each class of a leaf, and the jobs that are no candidates, in the order of the leaf.
-    pub(crate) fn in_line(&self, leaf: NodeId) -> impl Iterator<Item = &OrderKey> {
-        let line = self.lines.get(&leaf);
-        let mut running = line.into_iter().flat_map(|line| line.fronts.keys()).peekable();
-        let mut aside = line.into_iter().flat_map(|line| &line.aside).peekable();
-        std::iter::from_fn(move || match (running.peek(), aside.peek()) {
-            (Some(first), Some(other)) if other < first => aside.next(),
-            (Some(_), _) => running.next(),
-            (None, _) => aside.next(),
-        })
+    /// The first job of each class of a leaf, and the jobs that are no candidates, in the order of the leaf. Without
+    /// classes that could [never](Class::never) run.
+    pub(crate) fn possible(&self, leaf: NodeId) -> impl Iterator<Item = &OrderKey> {
+        self.lines.get(&leaf).into_iter().flat_map(|line| &line.possible)
+    }
+
+    /// Records whether a class could never run. Returns its leaf if that has changed.
+    pub(crate) fn set_never(&mut self, id: ClassId, never: bool) -> Option<NodeId> {
+        let class = self.class_mut(id)?;
+        if std::mem::replace(&mut class.never, never) == never {
+            return None;
+        }
+        let leaf = class.key.leaf;
+        let keys: Vec<OrderKey> = class.front.iter().chain(&class.aside).cloned().collect();
+        let line = self.line(leaf);
+        for key in keys {
+            match never {
+                true => line.possible.remove(&key),
+                false => line.possible.insert(key),
+            };
+        }
+        Some(leaf)
+    }
+
+    pub(crate) fn classes_of_shape(&self, shape: u64) -> Vec<ClassId> {
+        self.shapes.get(&shape).into_iter().flatten().copied().collect()
     }
 
     /// The classes of a leaf, with or without a candidate.
@@ -449,6 +481,7 @@ impl Queues {
             told: None,
             weighed: false,
             missed: None,
+            never: false,
         };
         let id = self.unused.pop().unwrap_or_else(|| {
             self.classes.push(None);
@@ -472,12 +505,18 @@ impl Queues {
         let old = std::mem::replace(&mut class.front, front.clone());
         // Another first job has other rights.
         (class.weighed, class.missed) = (false, None);
-        let leaf = class.key.leaf;
+        let (leaf, never) = (class.key.leaf, class.never);
         let line = self.line(leaf);
         if let Some(old) = old {
             line.fronts.remove(&old);
+            if !line.aside.contains(&old) {
+                line.possible.remove(&old);
+            }
         }
         if let Some(front) = front {
+            if !never {
+                line.possible.insert(front.clone());
+            }
             line.fronts.insert(front, id);
         }
     }

@@ -156,6 +156,20 @@ impl Fleet {
         plan.decisions.iter().map(said).collect()
     }
 
+    /// Plans until the planner has no more to do.
+    fn plan_more(&mut self, now_ms: i64) -> Vec<String> {
+        self.now_ms = now_ms;
+        let mut lines = Vec::new();
+        for _ in 0..100 {
+            let plan = self.planner.plan(now_ms, PlanLimits::default(), &mut self.clusters);
+            lines.extend(plan.decisions.iter().map(said));
+            if !plan.more {
+                return lines;
+            }
+        }
+        panic!("the planner does not come to rest");
+    }
+
     fn plan_at(&mut self, now_ms: i64) -> Vec<String> {
         self.now_ms = now_ms;
         self.plan()

@@ -28,6 +28,9 @@ pub struct Shortfall {
     pub request: i64,
     pub limit: i64,
     pub used: i64,
+    /// What jobs that never waited in a queue use beside that; 0 as the ledger knows it, which counts all in `used`.
+    #[serde(default)]
+    pub unqueued: i64,
 }
 
 /// Why a job is not admitted. The variants' names are reasons of the one vocabulary.
@@ -67,6 +70,19 @@ impl Verdict {
         }
     }
 
+    /// As it stands, with the part of `used` that jobs without a queue use told apart.
+    #[must_use]
+    pub fn beside(mut self, unqueued: i64) -> Self {
+        let (Self::ExceedsQuota(shortfall)
+        | Self::InsufficientQuota(shortfall)
+        | Self::InsufficientQuotaInParent(shortfall)
+        | Self::MaxJobs(shortfall)
+        | Self::InsufficientMin(shortfall)) = &mut self;
+        shortfall.used -= unqueued;
+        shortfall.unqueued += unqueued;
+        self
+    }
+
     /// The reason's text in the one vocabulary.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -103,6 +119,9 @@ impl fmt::Display for Verdict {
             amount(shortfall.limit),
             amount(shortfall.used)
         )?;
+        if shortfall.unqueued > 0 {
+            write!(f, ", unqueued {}", amount(shortfall.unqueued))?;
+        }
         match self {
             Self::ExceedsQuota(_) => f.write_str("; the job can never be admitted here"),
             _ => f.write_str("; wait for running jobs to complete"),

@@ -13,7 +13,7 @@ use crate::ResourceName;
 /// A text that is not a Kubernetes quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "resource {name:?}: {found:?} is not a quantity; allowed is a decimal number with an optional suffix of n, u, m, k, \
+    "resource {name:?}: {found:?} is not a quantity; allowed: a decimal number with an optional suffix of n, u, m, k, \
      M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent such as e3"
 )]
 pub struct QuantityError {

@@ -6,8 +6,12 @@ use crate::Limits;
 
 /// Attempts kept of one job. More than any allowed `backoffLimit`.
 pub const KEPT: usize = 64;
-/// How long a cluster is not tried again in which the job's name was taken, or which does not permit the job.
+/// How long a cluster is not tried again in which the job's name was taken.
 pub const NAME_TAKEN_PAUSE_MS: i64 = 600_000;
+/// How long a cluster is not tried again that does not permit the job; doubles with each refusal there.
+pub const NOT_PERMITTED_PAUSE_MS: i64 = 15_000;
+/// The longest such pause.
+const NOT_PERMITTED_PAUSE_MAX_MS: i64 = 600_000;
 /// How long a cluster is not tried again to which the job cannot be sent as it is.
 pub const UNSENDABLE_PAUSE_MS: i64 = 60_000;
 /// Most doublings of the time for which a cluster that failed a job is avoided.
@@ -81,6 +85,7 @@ pub fn avoidance<'a>(
 ) -> Avoid {
     let (mut failed, mut failed_at) = (0, None);
     let (mut edited, mut edited_last) = (0, None);
+    let (mut refused, mut refused_last) = (0, None);
     for attempt in attempts.filter(|attempt| attempt.cluster == cluster) {
         let (Some(reason), Some(ended_ms)) = (attempt.reason, attempt.ended_at_ms) else { continue };
         if let Some((pause_ms, why)) = pause(&attempt, reason)
@@ -97,14 +102,27 @@ pub fn avoidance<'a>(
                 edited += 1;
                 edited_last = Some((ended_ms, attempt.message));
             }
+            Reason::NotPermitted => {
+                refused += 1;
+                refused_last = Some((ended_ms, attempt.message));
+            }
             _ => {}
         }
     }
-    // A job that is bound and taken back repeatedly is not edited at a bad moment.
+    // A job that is bound and evicted repeatedly is not edited at a bad moment.
     if let (true, Some((ended_ms, message))) = (edited > EDITS_FREE, edited_last) {
         let until_ms = ended_ms.saturating_add(doubled(UNSENDABLE_PAUSE_MS, edited - EDITS_FREE));
         if now_ms < until_ms {
             let why = AvoidReason { reason: Reason::Edited, message: message.to_string() };
+            return Avoid::Until { until_ms, why };
+        }
+    }
+    // The administrator may grant what was missing at any time.
+    if let Some((ended_ms, message)) = refused_last {
+        let pause_ms = doubled(NOT_PERMITTED_PAUSE_MS, refused).min(NOT_PERMITTED_PAUSE_MAX_MS);
+        let until_ms = ended_ms.saturating_add(pause_ms);
+        if now_ms < until_ms {
+            let why = AvoidReason { reason: Reason::NotPermitted, message: message.to_string() };
             return Avoid::Until { until_ms, why };
         }
     }
@@ -121,7 +139,6 @@ fn pause(attempt: &Attempt, reason: Reason) -> Option<(i64, AvoidReason)> {
             let message = format!("an object of that name in {} is not Fleet's", attempt.cluster);
             Some((NAME_TAKEN_PAUSE_MS, AvoidReason { reason, message }))
         }
-        Reason::NotPermitted => Some((NAME_TAKEN_PAUSE_MS, said())),
         Reason::OverrideInvalid | Reason::PodSecurityViolation | Reason::WorkloadTooLarge => {
             Some((UNSENDABLE_PAUSE_MS, said()))
         }
@@ -190,6 +207,20 @@ mod tests {
         let refused = [ended("east", Reason::WorkloadTooLarge, 0)];
         assert!(matches!(avoids(&refused, 59_999), Avoid::Until { until_ms: 60_000, .. }));
         assert_eq!(avoids(&refused, 60_000), Avoid::No);
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_tried_again_ever_more_rarely() {
+        let refused = ended("east", Reason::NotPermitted, 1000);
+        for (times, pause_ms) in
+            [(1, 15_000), (2, 30_000), (3, 60_000), (6, 480_000), (7, 600_000), (20, 600_000)]
+        {
+            let attempts = vec![refused; times];
+            let Avoid::Until { until_ms, why } = avoids(&attempts, 1000) else { panic!("{times}") };
+            assert_eq!((until_ms, why.reason), (1000 + pause_ms, Reason::NotPermitted), "{times}");
+            assert_eq!(why.message, "said so");
+            assert_eq!(avoids(&attempts, until_ms), Avoid::No, "{times}");
+        }
     }
 
     #[test]

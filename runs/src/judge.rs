@@ -15,7 +15,7 @@ use crate::{Limits, after_s, attempts, earliest};
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     pub failover: Option<&'a Failover>,
-    /// All pods are in one cluster, all or nothing: only such a run is ever taken back.
+    /// All pods are in one cluster, all or nothing: only such a run is ever evicted.
     pub is_gang: bool,
     /// It ends by itself, and its start can be late.
     pub is_batch: bool,
@@ -207,7 +207,7 @@ impl Judge<'_> {
     }
 
     fn gone(&self) -> Option<Eviction> {
-        let message = format!("cluster {} was taken out of the fleet", self.cluster.name);
+        let message = format!("cluster {} was declared gone", self.cluster.name);
         self.cluster.is_gone.then_some(Eviction { reason: Reason::ClusterGone, message })
     }
 

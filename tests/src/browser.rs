@@ -116,6 +116,22 @@ impl Browser {
         self.find(selector).await?.click().await.with_context(|| selector.to_owned())
     }
 
+    /// Clicks what leads to a new page, and waits until that page is there: a click alone may be overtaken by the next
+    /// navigation.
+    ///
+    /// # Errors
+    /// The element does not come, cannot be clicked, or leads nowhere.
+    pub async fn follow(&self, selector: &str) -> anyhow::Result<()> {
+        self.run("window.left = false").await?;
+        self.click(selector).await?;
+        wait::wait_for(&format!("the page that {selector} leads to"), WITHIN, async || {
+            let left =
+                self.run("return window.left === undefined && document.readyState === 'complete'").await?;
+            Ok(Look::at(left == true, || "still the page before".to_owned()))
+        })
+        .await
+    }
+
     /// Writes into a field, over what stood there.
     ///
     /// # Errors

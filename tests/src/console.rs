@@ -51,7 +51,7 @@ pub fn blocks(page: &str, text: &str) -> anyhow::Result<Vec<Block>> {
                 open = Some((line + 1, language.to_string(), String::new()));
             }
             Event::Start(Tag::CodeBlock(CodeBlockKind::Indented)) => {
-                bail!("{page}:{line}: found an indented block; allowed is a fenced one with a language")
+                bail!("{page}:{line}: found an indented block; allowed: a fenced one with a language")
             }
             Event::Text(words) => {
                 if let Some((_, _, body)) = &mut open {
@@ -65,7 +65,7 @@ pub fn blocks(page: &str, text: &str) -> anyhow::Result<Vec<Block>> {
                     "console no-run" => false,
                     other if OTHER_LANGUAGES.contains(&other) => continue,
                     other => bail!(
-                        "{page}:{line}: found a block of the language {other:?}; allowed are \"console\", \
+                        "{page}:{line}: found a block of the language {other:?}; allowed: \"console\", \
                          \"console no-run\", {OTHER_LANGUAGES:?}"
                     ),
                 };
@@ -87,7 +87,7 @@ fn steps(first: usize, body: &str) -> anyhow::Result<Vec<Step>> {
             continue;
         }
         let Some(step) = steps.last_mut() else {
-            bail!("found {text:?} before the first command; allowed is a line that begins with \"$ \"")
+            bail!("found {text:?} before the first command; allowed: a line that begins with \"$ \"")
         };
         match text.strip_prefix("> ") {
             Some(more) if step.output.is_empty() => {
@@ -98,7 +98,7 @@ fn steps(first: usize, body: &str) -> anyhow::Result<Vec<Step>> {
         }
     }
     if steps.is_empty() {
-        bail!("found no command; allowed is a line that begins with \"$ \"");
+        bail!("found no command; allowed: a line that begins with \"$ \"");
     }
     Ok(steps)
 }

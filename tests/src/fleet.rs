@@ -45,6 +45,8 @@ pub struct FleetSpec {
     pub webhook: bool,
     /// The members have a training operator and a scheduler of their own; their agents bring none but `fleet`.
     pub shared: bool,
+    /// Under whose rights agents apply; the members then ask their roles who may do what.
+    pub impersonate: Option<String>,
 }
 
 /// One member and its nodes, all alike.
@@ -87,7 +89,14 @@ impl FleetSpec {
             quick_leases: false,
             webhook: false,
             shared: false,
+            impersonate: None,
         }
+    }
+
+    /// Agents apply under the rights of this account of each namespace.
+    pub fn impersonating(mut self, account: &str) -> Self {
+        self.impersonate = Some(format!("system:serviceaccount:{{namespace}}:{account}"));
+        self
     }
 
     /// Members as clusters are that others own: see [`fleet_kubesim::standins`].
@@ -177,7 +186,10 @@ impl TestFleet {
     async fn start(spec: FleetSpec) -> anyhow::Result<Self> {
         let servers = ApiServers::from_env()?;
         let hub = Hub::start(spec.door).await?;
-        let starts = spec.members.iter().map(|member| servers.start(&member.name, Side::Member, spec.door));
+        let starts = spec.members.iter().map(async |member| match &spec.impersonate {
+            Some(_) => servers.start_with_roles(&member.name, Side::Member, spec.door).await,
+            None => servers.start(&member.name, Side::Member, spec.door).await,
+        });
         let planes = futures::future::try_join_all(starts).await?;
         let members: BTreeMap<String, Plane> =
             planes.into_iter().map(|plane| (plane.name.clone(), plane)).collect();
@@ -296,6 +308,7 @@ impl TestFleet {
             // Hollow watchdogs stop a pod at once.
             options.watchdog_stops_within = Duration::ZERO;
         }
+        options.permits.impersonate.clone_from(&self.spec.impersonate);
         options.webhook = self.spec.webhook.then(Webhook::on_loopback);
         options.scheduler_names =
             ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod history;
 pub mod jobs;
 pub mod kubectl;
+pub mod metrics;
 pub mod objects;
 pub mod process;
 pub mod proxy;

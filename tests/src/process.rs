@@ -110,8 +110,10 @@ fn profile_folder(test: &Path) -> Option<&Path> {
 pub fn ports_in_a_row(count: u16) -> anyhow::Result<u16> {
     const FIRST: u16 = 20_000;
     const LAST: u16 = 32_000;
-    // Tests that run at once begin to look at different places.
-    let begin = u16::try_from(std::process::id() % u32::from(LAST - FIRST)).unwrap_or(0);
+    // Tests that run at once begin to look at different places, and have numbers one after the other.
+    const APART: u32 = 16;
+    let begin = std::process::id().wrapping_mul(APART) % u32::from(LAST - FIRST);
+    let begin = u16::try_from(begin).unwrap_or(0);
     let places = (0..LAST - FIRST).map(|step| FIRST + (begin + step) % (LAST - FIRST));
     let free = |port: &u16| {
         let listens = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));

@@ -8,6 +8,9 @@ use tokio::time::Instant;
 /// How often a condition is looked at; the one poll of the harness.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Variable that names the folder with real servers.
+pub const REAL_SERVERS: &str = "KUBEBUILDER_ASSETS";
+
 /// One look at a condition.
 #[derive(Debug)]
 pub enum Look<T> {
@@ -23,7 +26,12 @@ impl Look<()> {
     }
 }
 
-/// Waits until a look says yes.
+/// How much longer a bound is with real servers: three processes for each cluster, on the machine of the test.
+fn slower() -> u32 {
+    if std::env::var_os(REAL_SERVERS).is_some_and(|folder| !folder.is_empty()) { 4 } else { 1 }
+}
+
+/// Waits until a look says yes. With real servers the bound is four times as long.
 ///
 /// # Errors
 /// The look's own error at once; else, after `within`, what was waited for and what was seen last.
@@ -32,6 +40,7 @@ pub async fn wait_for<T>(
     within: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<Look<T>>,
 ) -> anyhow::Result<T> {
+    let within = within * slower();
     let deadline = Instant::now() + within;
     loop {
         let seen = match look().await? {

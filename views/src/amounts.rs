@@ -6,10 +6,10 @@ use fleet_resources::quantity;
 
 /// The resource by which fleets are measured.
 pub const GPU: &str = "nvidia.com/gpu";
-/// The bound of a quota node on the number of its jobs.
+/// The limit of a quota node for the number of its jobs.
 pub const JOBS: &str = "kube-queue/max-jobs";
 
-/// From here on a quantity means "no bound", as the quota rules have it.
+/// From this value on a quantity means "no limit", as in the quota rules.
 const UNLIMITED: i64 = i32::MAX as i64;
 
 /// Bytes as gibibytes when that is exact enough to read; other amounts as they are.
@@ -25,7 +25,7 @@ pub fn short(resource: &str, amount: i64) -> String {
     quantity::format(resource, amount)
 }
 
-/// Whether a max bounds nothing. Bytes have no such bound: 2 GiB is a small amount of memory.
+/// Whether a max is no limit. Bytes have no such value: 2 GiB is a small amount of memory.
 pub fn is_unlimited(resource: &str, amount: i64) -> bool {
     amount >= UNLIMITED && !quantity::is_bytes(resource) && resource != "cpu"
 }
@@ -39,7 +39,7 @@ pub fn label(resource: &str) -> &str {
     }
 }
 
-/// What matters first comes first.
+/// Sort order: the most important resources first.
 pub fn rank(resource: &str) -> u8 {
     match resource {
         JOBS => 0,
@@ -50,8 +50,8 @@ pub fn rank(resource: &str) -> u8 {
     }
 }
 
-/// `jobs=1 gpu=3 cpu=3 memory=6Gi`: what matters first, without amounts of 0 and without bounds that bind nothing; `-`
-/// when nothing is left.
+/// `jobs=1 gpu=3 cpu=3 memory=6Gi`: the most important resources first, without amounts of 0 and without
+/// limits that never apply; `-` when nothing is left.
 pub fn line(all: &BTreeMap<String, String>) -> String {
     let cells = sorted(all).into_iter().filter_map(|(name, text)| match quantity::parse(name, text) {
         Ok(0) => None,

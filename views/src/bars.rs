@@ -1,18 +1,19 @@
-//! A bar of one resource: what is used of what is guaranteed, what is borrowed, and what the bound is.
+//! A bar of one resource: used, guaranteed and borrowed amounts, and the limit.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::amounts;
 
 /// Lengths are thousandths of the bar, so that they add up without floating point.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bar {
     pub resource: String,
     pub label: String,
     pub used: String,
     pub min: String,
-    /// `unlimited` where nothing bounds it.
+    /// `unlimited` if there is no limit.
     pub max: String,
     /// Used above min; empty for none.
     pub borrowed: String,
@@ -24,7 +25,7 @@ pub struct Bar {
     pub lent_length: i64,
     /// Where min ends.
     pub min_mark: i64,
-    /// One sentence that says the same.
+    /// The same as one sentence.
     pub text: String,
 }
 

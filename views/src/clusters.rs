@@ -1,12 +1,14 @@
-//! The member clusters: state, what keeps work away, and what is used.
+//! The member clusters: their state, why they take no jobs, and their usage.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     amounts,
     bars::{Bar, bar},
     facts::{ClusterFacts, LeaseFacts, TaintFacts},
-    heat::{Heat, heat},
+    heat::{Heat, Who, heat},
+    job::{Job, State},
     jobs::{JobRow, job_row},
     known::Known,
     sight::Sight,
@@ -15,7 +17,7 @@ use crate::{
 /// Running jobs named below a cluster.
 const MOST_JOBS: usize = 10;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRow {
     pub name: String,
@@ -35,6 +37,21 @@ pub struct ClusterRow {
     /// Jobs here that the viewer may see.
     pub jobs: Vec<JobRow>,
     pub more_jobs: usize,
+    /// Jobs that the hub moves away from here.
+    pub moving: Vec<MovingRow>,
+    pub more_moving: usize,
+}
+
+/// A job whose run here has ended, or has to end, and that runs nowhere else yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MovingRow {
+    pub job: JobRow,
+    /// Why it leaves.
+    pub why: String,
+    /// How far it is.
+    pub state: String,
+    pub since_s: i64,
 }
 
 /// Every cluster by name; none for a viewer who may not list them.
@@ -48,8 +65,15 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
         .iter()
         .map(|(name, facts)| {
             let lease = known.leases().get(name);
-            let (state, is_well, sentence) = state(facts, lease);
+            let (state, is_well, mut sentence) = state(facts, lease);
+            let fenced = fenced(known, sight, name);
+            if !fenced.is_empty() {
+                sentence = format!("{sentence} {fenced}").trim_start().to_owned();
+            }
             let here = || seen().filter(|job| job.cluster() == name);
+            let mut moving = moving(known, sight, name, facts, lease);
+            let more_moving = moving.len().saturating_sub(MOST_JOBS);
+            moving.truncate(MOST_JOBS);
             ClusterRow {
                 name: name.clone(),
                 version: facts.version.clone(),
@@ -61,13 +85,78 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
                 nodes: facts.nodes,
                 nodes_ready: facts.nodes_ready,
                 bars: bars(facts),
-                heat: heat(facts),
+                heat: heat(facts, &Who { known, sight, cluster: name }),
                 lease_renewed_s: lease.and_then(|lease| lease.renewed_s),
                 jobs: here().take(MOST_JOBS).map(job_row).collect(),
                 more_jobs: here().count().saturating_sub(MOST_JOBS),
+                moving,
+                more_moving,
             }
         })
         .collect()
+}
+
+/// What leaves a cluster: first what is still there, then what already waits or starts elsewhere.
+fn moving(
+    known: &Known,
+    sight: &Sight,
+    cluster: &str,
+    facts: &ClusterFacts,
+    lease: Option<&LeaseFacts>,
+) -> Vec<MovingRow> {
+    let is_lost = lease.is_some_and(|lease| lease.declared_lost);
+    let mut found = Vec::new();
+    // Only such a cluster loses jobs that it still has: all jobs are looked at then.
+    if is_lost || facts.draining {
+        let here = known.jobs().values().filter(|job| job.binding.end.is_none() && job.cluster() == cluster);
+        for job in here.filter(|job| sight.jobs.has(job.namespace()) && job.binding.is_job) {
+            let lost_s = job.binding.run.as_ref().and_then(|run| run.lost_since_s);
+            let (why, state) = match (is_lost, lost_s) {
+                (true, Some(_)) => {
+                    ("the cluster is lost", "may still run here; waits until that is out of the question")
+                }
+                (true, None) => ("the cluster is lost", "runs here until the hub gives it up"),
+                (false, _) => ("the cluster is drained", "runs here until its turn"),
+            };
+            let since_s = lost_s.unwrap_or_else(|| job.since_s());
+            found.push(MovingRow {
+                job: job_row(job),
+                why: why.to_owned(),
+                state: state.to_owned(),
+                since_s,
+            });
+        }
+    }
+    let gone = known.most_evicted().filter(|job| matches!(job.state(), State::Waiting | State::Starting));
+    for job in gone.filter(|job| sight.jobs.has(job.namespace()) && job.cluster() != cluster) {
+        let last = job.binding.attempts.iter().max_by_key(|attempt| attempt.epoch);
+        let Some(last) = last.filter(|last| last.cluster == cluster) else { continue };
+        let state = match job.state() {
+            State::Starting => format!("starts in {}", job.cluster()),
+            _ => "waits for another place".to_owned(),
+        };
+        found.push(MovingRow { job: job_row(job), why: last.reason.clone(), state, since_s: last.ended_s });
+    }
+    found
+}
+
+/// Jobs of a lost cluster that wait until they certainly no longer run there.
+fn fenced(known: &Known, sight: &Sight, cluster: &str) -> String {
+    let is_fenced = |job: &&Job| {
+        job.binding.end.is_none()
+            && job.cluster() == cluster
+            && job.binding.run.as_ref().is_some_and(|run| run.lost_since_s.is_some())
+    };
+    // Only a cluster that is lost has any, and such a cluster is rare: all jobs are looked at then.
+    if !known.leases().get(cluster).is_some_and(|lease| lease.declared_lost) {
+        return String::new();
+    }
+    let jobs = known.jobs().values().filter(|job| sight.jobs.has(job.namespace()));
+    match jobs.filter(is_fenced).count() {
+        0 => String::new(),
+        1 => "1 job waits for that.".to_owned(),
+        many => format!("{many} jobs wait for that."),
+    }
 }
 
 fn bars(facts: &ClusterFacts) -> Vec<Bar> {

@@ -1,14 +1,16 @@
 //! What views are made from, as plain data. Times are seconds since 1970, amounts base units.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Namespace and name of a job's binding.
 pub type Id = (String, String);
 
-/// What somebody said, and when.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// A statement and its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Said {
     pub reason: String,
     pub message: String,
@@ -16,17 +18,22 @@ pub struct Said {
 }
 
 /// A job as its binding shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BindingFacts {
     pub api_version: String,
     pub kind: String,
     /// `jobs.batch.volcano.sh`: the resource in the API.
     pub resource: String,
-    /// Of the job itself, which is not its binding's.
+    /// Name of the job itself, not of its binding.
     pub name: String,
-    /// It runs to an end.
+    /// It runs to completion.
     pub is_job: bool,
     pub priority: i32,
+    /// Who submitted it, as its label says.
+    pub user: String,
+    /// That of its cells, or that it names.
+    pub virtual_cluster: String,
     pub created_s: i64,
     pub clusters: Vec<String>,
     pub epoch: i64,
@@ -40,16 +47,18 @@ pub struct BindingFacts {
     pub end: Option<End>,
 }
 
-/// The run of the present epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The run of the current epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunFacts {
     pub since_s: i64,
     pub started_s: Option<i64>,
     pub lost_since_s: Option<i64>,
 }
 
-/// A run that is over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A run that has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AttemptFacts {
     pub cluster: String,
     pub epoch: i64,
@@ -59,7 +68,8 @@ pub struct AttemptFacts {
     pub ended_s: i64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct End {
     pub is_success: bool,
     pub cluster: String,
@@ -69,8 +79,9 @@ pub struct End {
     pub message: Option<String>,
 }
 
-/// A job's place in its queue, as its QueueUnit shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A job's place in its queue, from its QueueUnit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct UnitFacts {
     /// Full path of the leaf.
     pub queue: String,
@@ -80,28 +91,59 @@ pub struct UnitFacts {
     pub runs: bool,
     pub preemptible: bool,
     pub said: Option<Said>,
+    pub claim: Option<ClaimFacts>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// Capacity that is reserved for a waiting job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimFacts {
+    pub cluster: String,
+    pub since_s: i64,
+    pub start_s: Option<i64>,
+    /// It is given up then at the latest.
+    pub until_s: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaintFacts {
     pub key: String,
     pub value: String,
     pub effect: String,
 }
 
-/// Nodes of a cluster that are alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl TaintFacts {
+    /// As kubectl prints it.
+    pub fn text(&self) -> String {
+        match self.value.as_str() {
+            "" => format!("{}:{}", self.key, self.effect),
+            value => format!("{}={value}:{}", self.key, self.effect),
+        }
+    }
+}
+
+/// Nodes of a cluster with the same shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeGroup {
     pub count: i64,
     pub gpus: i64,
     pub gpus_free: i64,
-    /// Of those on which something runs; may be fewer than `count`.
+    /// Names of those on which something runs; may be fewer than `count`.
     pub names: Vec<String>,
     /// `key=value:effect` of each.
     pub taints: Vec<String>,
+    /// HyperNode, rack or zone; empty if the cluster says none.
+    pub domain: String,
+    /// Kept for cells of virtual clusters.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_cells: bool,
+    /// Why they take no pods; empty if they do.
+    pub unusable: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClusterFacts {
     pub version: String,
     pub region: String,
@@ -119,30 +161,66 @@ pub struct ClusterFacts {
     pub groups: Vec<NodeGroup>,
 }
 
-/// The lease by which a cluster's agent shows that it is alive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The lease that a cluster's agent renews.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LeaseFacts {
     pub renewed_s: Option<i64>,
     pub lasts_s: i64,
-    /// The hub moves jobs off this cluster.
+    /// The hub evicts jobs from this cluster.
     pub declared_lost: bool,
 }
 
-/// A node of the quota tree.
+/// The places that a member holds for a run of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceFacts {
+    pub cluster: String,
+    /// Of the job.
+    pub id: Id,
+    pub nodes: BTreeSet<String>,
+}
+
+/// A virtual cluster as the hub counts it, in leaf cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VirtualClusterFacts {
+    pub name: String,
+    pub allocation: String,
+    /// Used/good, as the hub writes it; CPUs and memory likewise.
+    pub gpu: String,
+    pub cpu: String,
+    pub memory: String,
+    pub guaranteed: i64,
+    /// By jobs with a promise.
+    pub used: i64,
+    pub bad: i64,
+    /// Used by opportunistic jobs of others.
+    pub lent: i64,
+    /// Of others, by its own opportunistic jobs.
+    pub borrowed: i64,
+    pub waiting: i64,
+    pub running: i64,
+}
+
+/// A node of the quota tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct QuotaFacts {
     pub name: String,
     pub namespaces: Vec<String>,
+    /// That of its jobs which name none.
+    pub virtual_cluster: String,
     pub min: BTreeMap<String, i64>,
     pub max: BTreeMap<String, i64>,
     pub used: BTreeMap<String, i64>,
-    /// By running jobs whose policy uses no queue.
+    /// Used by running jobs whose policy uses no queue.
     pub unqueued: BTreeMap<String, i64>,
     pub children: Vec<QuotaFacts>,
 }
 
-/// The quota tree in force, and what is wrong with trees that are not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The quota tree in force, and the errors of trees that are not in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TreeFacts {
     pub root: Option<QuotaFacts>,
     pub problems: Vec<String>,

@@ -2,43 +2,58 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::facts::{ClusterFacts, NodeGroup};
+use crate::{
+    facts::{ClusterFacts, NodeGroup},
+    job::State,
+    known::Known,
+    sight::Sight,
+};
 
-/// Cells drawn of one cluster; in a larger one a cell stands for several nodes that are alike.
+/// Most cells of one cluster; in a larger cluster, a cell represents several nodes with the same usage.
 const MOST_CELLS: i64 = 600;
 /// Shades from free to full.
 const SHADES: i64 = 4;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeatCell {
-    /// Nodes that the cell stands for.
+    /// Nodes that the cell represents.
     pub nodes: i64,
-    /// A node's name where it is known.
+    /// A node's name, if known.
     pub name: String,
     pub gpus: i64,
     pub gpus_free: i64,
     /// 0: all free, 4: none free.
     pub shade: i64,
     pub is_tainted: bool,
+    /// Its HyperNode, rack or zone; empty if the cluster says none.
+    pub domain: String,
+    /// Kept for cells of virtual clusters.
+    pub is_of_cells: bool,
+    /// It takes no pods: not ready, or cordoned.
+    pub is_unusable: bool,
+    /// Who is on it, as far as its name is known: `namespace/name` of jobs that the viewer may see.
+    pub jobs: Vec<String>,
     pub text: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Heat {
     pub cells: Vec<HeatCell>,
-    /// Nodes that one cell stands for at most.
+    /// Most nodes that one cell represents.
     pub nodes_per_cell: i64,
 }
 
-/// The fullest nodes first.
-pub fn heat(cluster: &ClusterFacts) -> Heat {
+/// Domain by domain, in each the fullest nodes first.
+pub fn heat(cluster: &ClusterFacts, who: &Who<'_>) -> Heat {
     let mut groups: Vec<&NodeGroup> = cluster.groups.iter().filter(|group| group.count > 0).collect();
     groups.sort_by_key(|group| {
-        (std::cmp::Reverse(group.gpus - group.gpus_free), group.gpus, group.names.clone())
+        let used = std::cmp::Reverse(group.gpus - group.gpus_free);
+        (group.domain.clone(), !group.unusable.is_empty(), used, group.gpus, group.names.clone())
     });
     let nodes: i64 = groups.iter().map(|group| group.count).sum();
     let nodes_per_cell = (nodes + MOST_CELLS - 1) / MOST_CELLS;
@@ -50,25 +65,66 @@ pub fn heat(cluster: &ClusterFacts) -> Heat {
             let nodes = left.min(nodes_per_cell.max(1));
             left -= nodes;
             let name = if nodes == 1 { names.next().cloned().unwrap_or_default() } else { String::new() };
-            cells.push(cell(group, nodes, name));
+            cells.push(cell(group, nodes, name, who));
         }
     }
     Heat { cells, nodes_per_cell: nodes_per_cell.max(1) }
 }
 
-fn cell(group: &NodeGroup, nodes: i64, name: String) -> HeatCell {
+/// Tells who is on a node of one cluster.
+pub struct Who<'k> {
+    pub known: &'k Known,
+    pub sight: &'k Sight,
+    pub cluster: &'k str,
+}
+
+/// Jobs of one node that are named.
+const MOST_JOBS: usize = 8;
+
+impl Who<'_> {
+    /// Names of jobs, and all of it as a part of a sentence.
+    fn is_on(&self, node: &str) -> (Vec<String>, String) {
+        let (mut jobs, mut said, mut others) = (Vec::new(), Vec::new(), 0);
+        for job in self.known.on_node(self.cluster, node) {
+            if !self.sight.jobs.has(job.namespace()) || jobs.len() >= MOST_JOBS {
+                others += 1;
+                continue;
+            }
+            let name = format!("{}/{}", job.namespace(), job.name());
+            said.push(match job.state() {
+                State::Waiting => format!("reserved for {name}"),
+                _ => name.clone(),
+            });
+            jobs.push(name);
+        }
+        if others > 0 {
+            said.push(format!("{others} other {}", if others == 1 { "job" } else { "jobs" }));
+        }
+        (jobs, said.join(", "))
+    }
+}
+
+fn cell(group: &NodeGroup, nodes: i64, name: String, who: &Who<'_>) -> HeatCell {
     let used = (group.gpus - group.gpus_free).clamp(0, group.gpus.max(0));
     // Rounded up: a node of which anything is used is not shown as free.
     let shade = if group.gpus > 0 { (used * SHADES + group.gpus - 1) / group.gpus } else { 0 };
+    let (jobs, said) = if name.is_empty() { Default::default() } else { who.is_on(&name) };
     let who = match (nodes, name.is_empty()) {
         (1, false) => name.clone(),
         (1, true) => "a node".to_owned(),
         (nodes, _) => format!("{nodes} nodes, each"),
     };
-    let mut text = match group.gpus {
-        0 => format!("{who}: no GPUs"),
-        gpus => format!("{who}: {used} of {gpus} GPUs used"),
+    let mut text = match (group.unusable.as_str(), group.gpus) {
+        ("", 0) => format!("{who}: no GPUs"),
+        ("", gpus) => format!("{who}: {used} of {gpus} GPUs used"),
+        (why, gpus) => format!("{who}: {why}, {gpus} GPUs"),
     };
+    if !said.is_empty() {
+        text.push_str(&format!(": {said}"));
+    }
+    if group.of_cells {
+        text.push_str("; for cells of virtual clusters");
+    }
     if !group.taints.is_empty() {
         text.push_str(&format!("; tainted {}", group.taints.join(", ")));
     }
@@ -79,15 +135,22 @@ fn cell(group: &NodeGroup, nodes: i64, name: String) -> HeatCell {
         gpus_free: group.gpus_free,
         shade,
         is_tainted: !group.taints.is_empty(),
+        domain: group.domain.clone(),
+        is_of_cells: group.of_cells,
+        is_unusable: !group.unusable.is_empty(),
+        jobs,
         text,
     }
 }
 
-/// How many nodes have so many free GPUs; nodes without GPUs are left out.
+/// How many nodes have each number of free GPUs; nodes without GPUs are left out.
 pub fn nodes_by_free<'f>(clusters: impl Iterator<Item = &'f ClusterFacts>) -> Vec<(i64, i64)> {
     let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
-    for group in clusters.flat_map(|cluster| &cluster.groups).filter(|group| group.gpus > 0) {
-        // Every step up to the largest node stands in the histogram, so that gaps show.
+    for group in clusters
+        .flat_map(|cluster| &cluster.groups)
+        .filter(|group| group.gpus > 0 && group.unusable.is_empty())
+    {
+        // Every step up to the largest node is in the histogram, so that gaps are visible.
         for free in 0..=group.gpus.min(64) {
             counts.entry(free).or_default();
         }

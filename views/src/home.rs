@@ -1,5 +1,6 @@
-//! The fleet at a glance.
+//! The overview of the fleet.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -11,31 +12,35 @@ use crate::{
     known::Known,
     queues::{QueueRow, queues},
     sight::Sight,
+    virtual_clusters::{VirtualClusterRow, virtual_clusters},
 };
 
 const MOST_RECENT: usize = 8;
-/// Jobs of each kind that look wrong.
+/// Most jobs of each kind of warning.
 const MOST_STRANGE: usize = 3;
 const DAY_S: i64 = 24 * 3600;
-/// OpenPAI calls a job abnormal that runs for longer.
+/// OpenPAI calls a job that runs longer abnormal.
 const LONG_RUN_S: i64 = 5 * DAY_S;
 const LONG_WAIT_S: i64 = 3600;
 const MANY_RUNS: usize = 3;
-/// Queues drawn on the first page; the others stand on their own.
+/// Most queues, and most virtual clusters, on the first page; the others have pages of their own.
 const MOST_QUEUES: usize = 12;
 
-/// A job that somebody should look at, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A job that may need attention, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Strange {
     pub job: JobRow,
     pub why: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Home {
     pub counts: Vec<(State, usize)>,
     pub queues: Vec<QueueRow>,
     pub more_queues: usize,
+    pub virtual_clusters: Vec<VirtualClusterRow>,
+    pub more_virtual_clusters: usize,
     pub clusters: Vec<ClusterRow>,
     /// Free GPUs to nodes.
     pub nodes_by_free: Vec<(i64, i64)>,
@@ -51,12 +56,17 @@ pub fn home(known: &Known, sight: &Sight, now_s: i64) -> Home {
     let mut queues = queues(known, sight).rows;
     let more_queues = queues.len().saturating_sub(MOST_QUEUES);
     queues.truncate(MOST_QUEUES);
+    let mut of_cells = virtual_clusters(known, sight);
+    let more_virtual_clusters = of_cells.len().saturating_sub(MOST_QUEUES);
+    of_cells.truncate(MOST_QUEUES);
     let free = if sight.clusters { nodes_by_free(known.clusters().values()) } else { Vec::new() };
     let recent = known.newest().filter(|job| sight.jobs.has(job.namespace()));
     Home {
         counts: counts.collect(),
         queues,
         more_queues,
+        virtual_clusters: of_cells,
+        more_virtual_clusters,
         clusters: clusters(known, sight),
         nodes_by_free: free,
         recent: recent.take(MOST_RECENT).map(job_row).collect(),

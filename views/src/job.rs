@@ -1,6 +1,7 @@
 //! A job, from its binding and its place in a queue.
 
 use fleet_policies::reason::Reason;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -8,11 +9,11 @@ use crate::{
     facts::{BindingFacts, Id, UnitFacts},
 };
 
-/// What becomes of a job, as people ask for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// The state of a job, as users see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum State {
     Waiting,
-    /// Bound to a cluster, and not seen running yet.
+    /// Bound to a cluster, and not yet reported as running.
     Starting,
     Running,
     Succeeded,
@@ -73,7 +74,7 @@ impl Job {
             return State::Waiting;
         }
         let started = binding.run.as_ref().is_some_and(|run| run.started_s.is_some());
-        // What runs until it is deleted has no run of its own.
+        // Workloads that run until they are deleted have no runs.
         if started || !binding.is_job || self.unit.as_ref().is_some_and(|unit| unit.runs) {
             State::Running
         } else {
@@ -96,7 +97,7 @@ impl Job {
         self.binding.requests.get(GPU).copied().unwrap_or(0)
     }
 
-    /// Since when its state is what it is; of a running job, when it was seen to run.
+    /// Since when the job has been in its state; of a running job, when it was first reported as running.
     pub fn since_s(&self) -> i64 {
         let binding = &self.binding;
         match self.state() {
@@ -114,7 +115,7 @@ impl Job {
         }
     }
 
-    /// Reason and sentence of its state: why it waits, or why it ended; empty where nothing is to be said.
+    /// Reason and message of its state: why it waits, or why it ended; empty if there is nothing to report.
     pub fn said(&self) -> (&str, &str) {
         if let Some(end) = &self.binding.end {
             return (end.reason.as_deref().unwrap_or(""), end.message.as_deref().unwrap_or(""));
@@ -134,7 +135,7 @@ impl Job {
         }
     }
 
-    /// Waits in its queue, as the queue counts it.
+    /// Waits in its queue, by the queue's own count.
     pub fn waits_in_queue(&self) -> bool {
         self.binding.end.is_none() && self.unit.as_ref().is_some_and(|unit| unit.waits)
     }

@@ -1,5 +1,8 @@
 //! The list of jobs: filters, order, and pages by cursor.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -58,7 +61,7 @@ enum Key {
     Text(String),
 }
 
-/// The last row of a page: the next one begins behind it, whatever has come or gone meanwhile.
+/// The last row of a page: the next page begins after it, even if jobs have been added or deleted meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     key: Key,
@@ -87,7 +90,7 @@ impl Cursor {
     }
 }
 
-/// Empty fields ask for nothing.
+/// An empty field does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobQuery {
     /// Part of namespace, name or kind.
@@ -100,6 +103,8 @@ pub struct JobQuery {
     pub kind: String,
     pub reason: String,
     pub priority: Option<i32>,
+    pub user: String,
+    pub virtual_cluster: String,
     pub sort: Sort,
     pub ascending: bool,
     pub after: Option<Cursor>,
@@ -107,7 +112,8 @@ pub struct JobQuery {
 }
 
 impl JobQuery {
-    fn takes(&self, job: &Job, text: &str) -> bool {
+    /// `of_leaves`: virtual clusters of queues, by the paths of their leaves.
+    fn takes(&self, job: &Job, text: &str, of_leaves: &BTreeMap<String, String>) -> bool {
         let queue = job.queue();
         let in_queue = || {
             queue
@@ -125,11 +131,21 @@ impl JobQuery {
             && (self.kind.is_empty() || job.binding.kind == self.kind)
             && (self.reason.is_empty() || job.said().0 == self.reason)
             && self.priority.is_none_or(|priority| job.binding.priority == priority)
+            && (self.user.is_empty() || job.binding.user == self.user)
+            && (self.virtual_cluster.is_empty() || virtual_cluster(job, of_leaves) == self.virtual_cluster)
             && (text.is_empty() || says())
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Its own, or that of its queue; empty if it has none.
+fn virtual_cluster<'f>(job: &'f Job, of_leaves: &'f BTreeMap<String, String>) -> &'f str {
+    match job.binding.virtual_cluster.as_str() {
+        "" => of_leaves.get(job.queue()).map_or("", String::as_str),
+        own => own,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRow {
     pub namespace: String,
@@ -139,24 +155,28 @@ pub struct JobRow {
     pub state: State,
     pub queue: String,
     pub cluster: String,
+    /// Who submitted it, as its label says.
+    pub user: String,
+    /// The one that it names or has cells of; that of its queue is not repeated here.
+    pub virtual_cluster: String,
     pub priority: i32,
     pub pods: i64,
     pub gpus: i64,
     pub requests: String,
-    /// Runs that are over.
+    /// Runs that have ended.
     pub runs: usize,
     pub reason: String,
     pub message: String,
     pub created_s: i64,
     pub since_s: i64,
-    /// From the first sight to the end.
+    /// From when it was first seen to its end.
     pub ended_s: Option<i64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct JobPage {
     pub rows: Vec<JobRow>,
-    /// All jobs that the filters take.
+    /// All jobs that match the filters.
     pub total: usize,
     pub next: Option<String>,
     /// Values to filter by, of jobs that the viewer may see.
@@ -174,6 +194,8 @@ pub fn job_row(job: &Job) -> JobRow {
         state: job.state(),
         queue: job.queue().to_owned(),
         cluster: job.cluster().to_owned(),
+        user: binding.user.clone(),
+        virtual_cluster: binding.virtual_cluster.clone(),
         priority: binding.priority,
         pods: binding.pods,
         gpus: job.gpus(),
@@ -187,9 +209,13 @@ pub fn job_row(job: &Job) -> JobRow {
     }
 }
 
-/// One page of the jobs that a query takes.
+/// One page of the jobs that match a query.
 pub fn jobs(known: &Known, sight: &Sight, query: &JobQuery) -> JobPage {
     let text = query.text.trim().to_lowercase();
+    let of_leaves = match query.virtual_cluster.is_empty() {
+        true => BTreeMap::new(),
+        false => known.virtual_clusters_of_leaves(),
+    };
     let mut total = 0;
     let mut found: Vec<(Key, &Job)> = Vec::new();
     let is_after = |key: &Key, job: &Job| match &query.after {
@@ -198,7 +224,7 @@ pub fn jobs(known: &Known, sight: &Sight, query: &JobQuery) -> JobPage {
         Some(after) => (key, &job.id) < (&after.key, &after.id),
     };
     for job in known.jobs().values().filter(|job| sight.jobs.has(job.namespace())) {
-        if !query.takes(job, &text) {
+        if !query.takes(job, &text, &of_leaves) {
             continue;
         }
         total += 1;
@@ -213,7 +239,7 @@ pub fn jobs(known: &Known, sight: &Sight, query: &JobQuery) -> JobPage {
     };
     let is_more = found.len() > query.limit;
     if is_more {
-        // Only the rows of this page need an order among themselves.
+        // Only the rows of this page must be sorted.
         found.select_nth_unstable_by(query.limit, order);
         found.truncate(query.limit);
     }

@@ -1,4 +1,4 @@
-//! Everything that is known of a fleet, with the orders that pages are read in.
+//! Everything that is known of a fleet, with the indexes that the pages need.
 //!
 //! Each change costs a few steps in ordered sets; no view has to sort all jobs.
 
@@ -8,11 +8,14 @@ use std::{
 };
 
 use crate::{
-    facts::{BindingFacts, ClusterFacts, Id, LeaseFacts, TreeFacts, UnitFacts},
+    facts::{
+        BindingFacts, ClusterFacts, Id, LeaseFacts, PlaceFacts, QuotaFacts, TreeFacts, UnitFacts,
+        VirtualClusterFacts,
+    },
     job::{Job, State},
 };
 
-/// Place in the line of a leaf: by priority, age and name, as the queue has it.
+/// Place in the queue of a leaf: by priority, age and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub priority: Reverse<i32>,
@@ -43,11 +46,11 @@ pub(crate) struct Line {
     pub admitted: usize,
 }
 
-/// All facts, and what follows from them.
+/// All facts, and indexes of them.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     jobs: BTreeMap<Id, Job>,
-    /// Of bindings that are not known (yet).
+    /// QueueUnits whose binding is not known (yet).
     early: BTreeMap<Id, UnitFacts>,
     lines: BTreeMap<String, Line>,
     counts: BTreeMap<String, BTreeMap<State, usize>>,
@@ -55,14 +58,20 @@ pub struct Known {
     waiting: BTreeSet<(i64, Id)>,
     running: BTreeSet<(i64, Id)>,
     evicted: BTreeSet<(Reverse<usize>, Id)>,
+    claims: BTreeSet<(String, Id)>,
+    /// By namespace and name of their Reservation.
+    places: BTreeMap<Id, PlaceFacts>,
+    /// Cluster, node and job of each place.
+    on_nodes: BTreeSet<(String, String, Id)>,
     clusters: BTreeMap<String, ClusterFacts>,
     leases: BTreeMap<String, LeaseFacts>,
+    virtual_clusters: BTreeMap<String, VirtualClusterFacts>,
     tree: TreeFacts,
     version: u64,
 }
 
 impl Known {
-    /// Grows with each change that a page could show.
+    /// Grows with each change that a page may show.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -75,6 +84,11 @@ impl Known {
         self.jobs.get(id)
     }
 
+    /// Something that a page shows has changed, and stands elsewhere.
+    pub fn note(&mut self) {
+        self.version += 1;
+    }
+
     /// All jobs, the newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Job> {
         self.newest.iter().filter_map(|(_, id)| self.jobs.get(id))
@@ -85,12 +99,12 @@ impl Known {
         self.waiting.iter().filter_map(|(_, id)| self.jobs.get(id))
     }
 
-    /// Running jobs, the longest first.
+    /// Running jobs, the longest-running first.
     pub fn longest_running(&self) -> impl Iterator<Item = &Job> {
         self.running.iter().filter_map(|(_, id)| self.jobs.get(id))
     }
 
-    /// Jobs with ended runs that have not ended themselves, most runs first.
+    /// Jobs that have not ended but whose earlier runs have, most runs first.
     pub fn most_evicted(&self) -> impl Iterator<Item = &Job> {
         self.evicted.iter().filter_map(|(_, id)| self.jobs.get(id))
     }
@@ -98,6 +112,28 @@ impl Known {
     /// Jobs by state, of each namespace.
     pub fn counts(&self) -> &BTreeMap<String, BTreeMap<State, usize>> {
         &self.counts
+    }
+
+    /// Jobs with places on a node.
+    pub(crate) fn on_node<'k>(&'k self, cluster: &str, node: &str) -> impl Iterator<Item = &'k Job> {
+        let (cluster, node) = (cluster.to_owned(), node.to_owned());
+        let from = (cluster.clone(), node.clone(), Id::default());
+        let here = self.on_nodes.range(from..).take_while(move |(c, n, _)| *c == cluster && *n == node);
+        here.filter_map(|(_, _, id)| self.jobs.get(id))
+    }
+
+    /// Waiting jobs of a leaf for which capacity is reserved.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&String, &Job)> {
+        self.claims.iter().filter_map(|(leaf, id)| Some((leaf, self.jobs.get(id)?)))
+    }
+
+    /// Virtual clusters of queues, by the paths of their leaves.
+    pub(crate) fn virtual_clusters_of_leaves(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        if let Some(root) = &self.tree.root {
+            add_virtual_clusters(root, "", &mut found);
+        }
+        found
     }
 
     pub(crate) fn lines(&self) -> &BTreeMap<String, Line> {
@@ -110,6 +146,11 @@ impl Known {
 
     pub fn leases(&self) -> &BTreeMap<String, LeaseFacts> {
         &self.leases
+    }
+
+    /// By the names of their objects.
+    pub fn virtual_clusters(&self) -> &BTreeMap<String, VirtualClusterFacts> {
+        &self.virtual_clusters
     }
 
     pub fn tree(&self) -> &TreeFacts {
@@ -142,7 +183,7 @@ impl Known {
         self.version += 1;
     }
 
-    /// `id` is that of the binding that waits.
+    /// `id` is the id of the waiting binding.
     pub fn set_unit(&mut self, id: Id, unit: Option<UnitFacts>) {
         match (self.take(&id), unit) {
             (Some(job), unit) => self.put(Job { unit, ..job }),
@@ -171,7 +212,7 @@ impl Known {
         self.version += 1;
     }
 
-    /// A renewal alone changes no page: it comes every few seconds from every cluster.
+    /// A renewal alone changes no page: every cluster renews every few seconds.
     pub fn set_lease(&mut self, cluster: &str, lease: Option<LeaseFacts>) {
         let before = self.leases.get(cluster).map(|lease| lease.declared_lost);
         let now = lease.as_ref().map(|lease| lease.declared_lost);
@@ -186,6 +227,36 @@ impl Known {
         if before != now {
             self.version += 1;
         }
+    }
+
+    /// `key` is that of the Reservation.
+    pub fn set_places(&mut self, key: Id, places: Option<PlaceFacts>) {
+        if self.places.get(&key) == places.as_ref() {
+            return;
+        }
+        if let Some(before) = self.places.remove(&key) {
+            for node in before.nodes {
+                self.on_nodes.remove(&(before.cluster.clone(), node, before.id.clone()));
+            }
+        }
+        if let Some(places) = places {
+            for node in &places.nodes {
+                self.on_nodes.insert((places.cluster.clone(), node.clone(), places.id.clone()));
+            }
+            self.places.insert(key, places);
+        }
+        self.version += 1;
+    }
+
+    pub fn set_virtual_cluster(&mut self, name: &str, facts: Option<VirtualClusterFacts>) {
+        if self.virtual_clusters.get(name) == facts.as_ref() {
+            return;
+        }
+        match facts {
+            Some(facts) => self.virtual_clusters.insert(name.to_owned(), facts),
+            None => self.virtual_clusters.remove(name),
+        };
+        self.version += 1;
     }
 
     pub fn set_tree(&mut self, tree: TreeFacts) {
@@ -216,6 +287,9 @@ impl Known {
             match job.waits_in_queue() {
                 true => {
                     line.waiting.insert(Place::of(&job, unit));
+                    if unit.claim.is_some() {
+                        self.claims.insert((unit.queue.clone(), id.clone()));
+                    }
                 }
                 false => line.admitted += 1,
             }
@@ -239,6 +313,9 @@ impl Known {
         self.waiting.remove(&(job.since_s(), id.clone()));
         self.running.remove(&(job.since_s(), id.clone()));
         self.evicted.remove(&(Reverse(job.binding.attempts.len()), id.clone()));
+        if let Some(unit) = job.unit.as_ref().filter(|unit| unit.claim.is_some()) {
+            self.claims.remove(&(unit.queue.clone(), id.clone()));
+        }
         if let Some(unit) = job.unit.as_ref().filter(|_| !state.is_final())
             && let Some(line) = self.lines.get_mut(&unit.queue)
         {
@@ -253,5 +330,15 @@ impl Known {
             }
         }
         Some(job)
+    }
+}
+
+fn add_virtual_clusters(node: &QuotaFacts, parent: &str, found: &mut BTreeMap<String, String>) {
+    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+    for child in &node.children {
+        add_virtual_clusters(child, &path, found);
+    }
+    if node.children.is_empty() && !node.virtual_cluster.is_empty() {
+        found.insert(path, node.virtual_cluster.clone());
     }
 }

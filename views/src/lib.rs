@@ -1,8 +1,9 @@
-//! What people are shown of a fleet: from facts about jobs, queues and clusters to rows, bars and sentences.
+//! What users see of a fleet: turns facts about jobs, queues and clusters into rows, bars and sentences.
 //!
-//! [`Known`] takes facts in one by one and keeps the orders that pages need, so that the first rows of a list cost the
-//! same in a fleet of ten jobs and of a hundred thousand. Every view is a function of what is known, of what the
-//! viewer may see ([`Sight`]) and of the time. Deliberately absent: reading API objects, and how a view is drawn.
+//! [`Known`] takes in facts one by one and maintains the indexes that pages need, so the first rows of a list
+//! cost the same in a fleet of ten jobs and of a hundred thousand. Every view is a pure function of what is
+//! known, of what the viewer may see ([`Sight`]) and of the time. Not here: reading API objects, and
+//! rendering.
 
 pub mod age;
 pub mod amounts;
@@ -14,24 +15,29 @@ mod home;
 mod job;
 mod jobs;
 mod known;
+pub mod log;
+mod outlook;
 mod queues;
 pub mod run;
 mod sight;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod virtual_clusters;
 
 pub use bars::{Bar, bar};
-pub use clusters::{ClusterRow, clusters};
+pub use clusters::{ClusterRow, MovingRow, clusters};
 pub use facts::{
-    AttemptFacts, BindingFacts, ClusterFacts, End, Id, LeaseFacts, NodeGroup, QuotaFacts, RunFacts, Said,
-    TaintFacts, TreeFacts, UnitFacts,
+    AttemptFacts, BindingFacts, ClaimFacts, ClusterFacts, End, Id, LeaseFacts, NodeGroup, PlaceFacts,
+    QuotaFacts, RunFacts, Said, TaintFacts, TreeFacts, UnitFacts, VirtualClusterFacts,
 };
-pub use heat::{Heat, HeatCell, heat, nodes_by_free};
+pub use heat::{Heat, HeatCell, Who, heat, nodes_by_free};
 pub use home::{Home, Strange, home};
 pub use job::{Job, State};
 pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
-pub use queues::{QueuePage, QueueRow, Queues, WaitingRow, queue, queues};
+pub use outlook::outlook;
+pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow, is_place, queue, queues};
 pub use sight::{Namespaces, Sight};
 pub use timeline::{Span, SpanKind, Timeline, timeline};
+pub use virtual_clusters::{VirtualClusterRow, virtual_cluster, virtual_clusters};

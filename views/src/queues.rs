@@ -1,8 +1,13 @@
-//! The quota tree with what is used, lent and borrowed, and who waits in a leaf, page by page.
+//! The quota tree with its used, lent and borrowed amounts, and the waiting jobs of a leaf, page by page.
 
-use std::{cmp::Reverse, collections::BTreeMap, ops::Bound};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use fleet_policies::reason::Reason;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +19,7 @@ use crate::{
     sight::Sight,
 };
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueRow {
     /// Full path, `root/child-2`.
@@ -27,44 +32,63 @@ pub struct QueueRow {
     pub unqueued: String,
     pub waiting: usize,
     pub running: usize,
-    /// Who borrows from whom here, in words; empty where nobody does.
+    /// Who borrows from whom here, as a sentence; empty if nobody does.
     pub lending: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Queues {
     pub rows: Vec<QueueRow>,
-    /// What is wrong with trees that are not in force.
+    /// The errors of trees that are not in force.
     pub problems: Vec<String>,
-    /// Why nothing is shown; empty where something is.
+    /// Why nothing is shown; empty if something is.
     pub absent: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingRow {
     pub position: usize,
     pub priority: i32,
     pub since_s: i64,
-    /// Namespace, name and resource; none of a job that the viewer may not see.
+    /// Namespace, name and resource; absent for a job that the viewer may not see.
     pub job: Option<(String, String, String)>,
     pub reason: String,
     pub message: String,
     pub requests: String,
 }
 
-/// A part of the line of a leaf, or of all leaves below a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Capacity that is reserved for a waiting job: nobody else gets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimRow {
+    /// The leaf in which it waits.
+    pub queue: String,
+    /// Namespace, name and resource; absent for a job that the viewer may not see.
+    pub job: Option<(String, String, String)>,
+    /// What is reserved, and in which cluster.
+    pub requests: String,
+    pub cluster: String,
+    pub since_s: i64,
+    /// When it is expected to start.
+    pub start_s: Option<i64>,
+    /// The claim is given up then at the latest.
+    pub until_s: Option<i64>,
+}
+
+/// A page of the waiting jobs of a leaf, or of all leaves below a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuePage {
     pub row: QueueRow,
     /// From the root to the parent: name and path.
     pub above: Vec<(String, String)>,
     pub below: Vec<QueueRow>,
+    pub claims: Vec<ClaimRow>,
     pub waiting: Vec<WaitingRow>,
     /// Where the next page begins.
     pub next: Option<String>,
-    /// Why the jobs of this part wait: reason, what it means, how many.
+    /// Why the jobs of this page wait: reason, its meaning, how many jobs.
     pub reasons: Vec<(String, String, usize)>,
 }
 
@@ -80,7 +104,13 @@ pub fn queues(known: &Known, sight: &Sight) -> Queues {
     let mut shown = nothing("");
     shown.problems.clone_from(&tree.problems);
     match &tree.root {
-        Some(root) => add(&mut shown.rows, known, root, "", 0, &BTreeMap::new()),
+        Some(root) => {
+            let mut governed = BTreeSet::new();
+            govern(root, &mut governed);
+            let mut rows = Rows { known, governed, rows: Vec::new() };
+            rows.add(root, "", 0, &BTreeMap::new());
+            shown.rows = rows.rows;
+        }
         None => {
             shown.absent =
                 "There is no quota tree: jobs whose policy uses a queue wait until an ElasticQuotaTree \
@@ -91,8 +121,8 @@ pub fn queues(known: &Known, sight: &Sight) -> Queues {
     shown
 }
 
-/// One node and, page by page, who waits in it. `after` is the `next` of an earlier page. `None`: there is no such queue,
-/// or the viewer may not see it.
+/// One node and, page by page, its waiting jobs. `after` is the `next` of an earlier page. `None`: there is
+/// no such queue, or the viewer may not see it.
 pub fn queue(
     known: &Known,
     sight: &Sight,
@@ -119,7 +149,27 @@ pub fn queue(
         })
         .collect();
     reasons.sort_by_key(|(reason, _, count)| (Reverse(*count), reason.clone()));
-    Some(QueuePage { row, above, below, waiting, next, reasons })
+    let claims = claims(known, sight, path);
+    Some(QueuePage { row, above, below, claims, waiting, next, reasons })
+}
+
+fn claims(known: &Known, sight: &Sight, path: &str) -> Vec<ClaimRow> {
+    let of = known.claims().filter(|(leaf, _)| holds(path, leaf));
+    of.filter_map(|(leaf, job)| {
+        let claim = job.unit.as_ref()?.claim.as_ref()?;
+        let is_seen = sight.jobs.has(job.namespace());
+        let name = || (job.namespace().to_owned(), job.name().to_owned(), job.binding.resource.clone());
+        Some(ClaimRow {
+            queue: leaf.clone(),
+            job: is_seen.then(name),
+            requests: if is_seen { amounts::line_of(&job.binding.requests) } else { String::new() },
+            cluster: if sight.clusters || is_seen { claim.cluster.clone() } else { String::new() },
+            since_s: claim.since_s,
+            start_s: claim.start_s,
+            until_s: claim.until_s,
+        })
+    })
+    .collect()
 }
 
 /// Whether `path` is the node `of`, or below it.
@@ -185,7 +235,12 @@ fn write_place((position, leaf, place): (usize, &String, &Place)) -> String {
     format!("{position} {} {} {} {} {leaf}", place.priority.0, place.created_s, place.namespace, place.name)
 }
 
-/// Paths of queues may hold anything but a line end; the other parts hold no space.
+/// Whether a text is the `next` of a page.
+pub fn is_place(text: &str) -> bool {
+    read_place(text).is_some()
+}
+
+/// Paths of queues may contain anything but a line end; the other parts contain no space.
 fn read_place(text: &str) -> Option<Cursor> {
     let mut parts = text.splitn(6, ' ');
     let position = parts.next()?.parse().ok()?;
@@ -195,41 +250,58 @@ fn read_place(text: &str) -> Option<Cursor> {
     Some((position, parts.next()?.to_owned(), Place { priority, created_s, name, namespace }))
 }
 
-fn add(
-    rows: &mut Vec<QueueRow>,
-    known: &Known,
-    node: &QuotaFacts,
-    parent: &str,
-    depth: usize,
-    lent: &BTreeMap<String, i64>,
-) {
-    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
-    let (mut waiting, mut running) = (0, 0);
-    for (_, line) in known.lines().iter().filter(|(leaf, _)| holds(&path, leaf)) {
-        waiting += line.waiting.len();
-        running += line.admitted;
-    }
-    let loans = loans(node);
-    rows.push(QueueRow {
-        name: node.name.clone(),
-        depth,
-        is_leaf: node.children.is_empty(),
-        namespaces: node.namespaces.clone(),
-        bars: bars(node, depth == 0, lent),
-        unqueued: Some(amounts::line_of(&node.unqueued)).filter(|text| text != "-").unwrap_or_default(),
-        waiting,
-        running,
-        lending: lending(node, &loans),
-        path: path.clone(),
-    });
-    for (index, child) in node.children.iter().enumerate() {
-        let lent = loans.iter().filter_map(|(resource, lent)| Some((resource.clone(), *lent.get(index)?)));
-        add(rows, known, child, &path, depth + 1, &lent.collect());
+/// Resources that some node of the tree guarantees or bounds: of others nothing is borrowed.
+fn govern<'f>(node: &'f QuotaFacts, governed: &mut BTreeSet<&'f String>) {
+    let bounded = node.max.iter().filter(|(name, max)| !amounts::is_unlimited(name, **max));
+    let guaranteed = node.min.iter().filter(|(_, min)| **min > 0);
+    governed.extend(bounded.chain(guaranteed).map(|(name, _)| name));
+    node.children.iter().for_each(|child| govern(child, governed));
+}
+
+/// The rows of a tree, as they are made.
+struct Rows<'f> {
+    known: &'f Known,
+    governed: BTreeSet<&'f String>,
+    rows: Vec<QueueRow>,
+}
+
+impl Rows<'_> {
+    fn add(&mut self, node: &QuotaFacts, parent: &str, depth: usize, lent: &BTreeMap<String, i64>) {
+        let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+        let (mut waiting, mut running) = (0, 0);
+        for (_, line) in self.known.lines().iter().filter(|(leaf, _)| holds(&path, leaf)) {
+            waiting += line.waiting.len();
+            running += line.admitted;
+        }
+        let loans = loans(node);
+        self.rows.push(QueueRow {
+            name: node.name.clone(),
+            depth,
+            is_leaf: node.children.is_empty(),
+            namespaces: node.namespaces.clone(),
+            bars: bars(node, depth == 0, lent, &self.governed),
+            unqueued: Some(amounts::line_of(&node.unqueued)).filter(|text| text != "-").unwrap_or_default(),
+            waiting,
+            running,
+            lending: lending(node, &loans),
+            path: path.clone(),
+        });
+        for (index, child) in node.children.iter().enumerate() {
+            let lent =
+                loans.iter().filter_map(|(resource, lent)| Some((resource.clone(), *lent.get(index)?)));
+            self.add(child, &path, depth + 1, &lent.collect());
+        }
     }
 }
 
-/// A bar for each resource that the node bounds, guarantees or uses. The root borrows from nobody.
-fn bars(node: &QuotaFacts, is_root: bool, lent: &BTreeMap<String, i64>) -> Vec<Bar> {
+/// A bar for each resource that the node limits, guarantees or uses. The root borrows from nobody. A resource that the
+/// tree does not name has no bar, unless the tree names none.
+fn bars(
+    node: &QuotaFacts,
+    is_root: bool,
+    lent: &BTreeMap<String, i64>,
+    governed: &BTreeSet<&String>,
+) -> Vec<Bar> {
     let mut names: Vec<&String> = node.used.keys().chain(node.min.keys()).chain(node.max.keys()).collect();
     names.sort_by_key(|name| (amounts::rank(name), (*name).clone()));
     names.dedup();
@@ -239,19 +311,22 @@ fn bars(node: &QuotaFacts, is_root: bool, lent: &BTreeMap<String, i64>) -> Vec<B
         .filter_map(|name| {
             let (used, min) = (at(&node.used, name).unwrap_or(0), at(&node.min, name));
             let max = at(&node.max, name).filter(|max| !amounts::is_unlimited(name, *max));
-            // The number of jobs stands beside the bars anyway.
+            // The number of jobs is shown next to the bars.
             let is_unbounded = min.unwrap_or(0) == 0 && max.is_none();
-            if is_unbounded && (used == 0 || name == amounts::JOBS) {
+            let is_governed = governed.contains(name);
+            let is_left_out = !is_governed && !governed.is_empty();
+            if is_left_out || is_unbounded && (used == 0 || name == amounts::JOBS) {
                 return None;
             }
-            let min = if name == amounts::JOBS || is_root { None } else { Some(min.unwrap_or(0)) };
+            let min =
+                if name == amounts::JOBS || is_root || !is_governed { None } else { Some(min.unwrap_or(0)) };
             Some(bar(name, used, min, max, at(lent, name).unwrap_or(0)))
         })
         .collect()
 }
 
-/// Of each resource, how much each child lends: what its siblings use above their min is taken from the parent's own
-/// part first, and then from idle guarantees in proportion.
+/// How much each child lends of each resource. What its siblings use above their min is taken from the
+/// parent's own part first, and then from unused guarantees in proportion.
 fn loans(node: &QuotaFacts) -> BTreeMap<String, Vec<i64>> {
     let mut names: Vec<&String> = node.children.iter().flat_map(|child| child.used.keys()).collect();
     names.sort();
@@ -271,7 +346,7 @@ fn loans(node: &QuotaFacts) -> BTreeMap<String, Vec<i64>> {
                 (i128::from(lent) * i128::from(idle(child)) / i128::from(all_idle.max(1))) as i64
             };
             let mut shares: Vec<i64> = node.children.iter().map(share).collect();
-            // What rounding left over goes to the first that have more.
+            // The rest after rounding goes to the first that have more.
             let mut left = lent - shares.iter().sum::<i64>();
             for (share, child) in shares.iter_mut().zip(&node.children) {
                 let more = left.min(idle(child) - *share);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Runs drawn of one cluster, and lanes; more say nothing to an eye.
+/// Most runs of one cluster, and most lanes; more cannot be told apart.
 const MOST_BOXES: usize = 2_000;
 const MOST_LANES: usize = 200;
-/// Corners of one line.
+/// Most points of one line.
 const MOST_POINTS: usize = 600;
 
-/// Takes in what happens, in the order of time.
+/// Reads events in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     jobs: BTreeMap<String, Known>,
@@ -23,7 +23,7 @@ pub struct Recorder {
 struct Known {
     gpus: i64,
     queue: String,
-    /// Cluster, start and queue of the run that goes on.
+    /// Cluster, start and queue of the current run.
     runs: Option<(String, i64, String)>,
 }
 
@@ -35,9 +35,9 @@ pub struct RunBox {
     pub gpus: i64,
     pub from_ms: i64,
     pub to_ms: i64,
-    /// Row of the drawing, from 0: runs that overlap have different ones.
+    /// Row of the chart, from 0: overlapping runs have different rows.
     pub lane: usize,
-    /// Why it was over; `Succeeded` where the job ended well, empty where it goes on.
+    /// Why it ended; `Succeeded` if the job succeeded, empty while it runs.
     pub reason: String,
 }
 
@@ -51,7 +51,7 @@ pub struct ClusterRuns {
     pub more: usize,
 }
 
-/// GPUs that a queue's running jobs have, from each time on.
+/// GPUs of a queue's running jobs, from each time on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueUse {
     pub queue: String,
@@ -86,7 +86,7 @@ impl Recorder {
         self.add(at_ms, &queue, gpus);
     }
 
-    /// Its run is over; nothing where it has none.
+    /// The job's run has ended; nothing if it has none.
     pub fn ended(&mut self, at_ms: i64, job: &str, reason: &str) {
         self.at(at_ms);
         let Some(known) = self.jobs.get_mut(job) else { return };
@@ -111,7 +111,7 @@ impl Recorder {
         }
     }
 
-    /// The charts of what was taken in; runs that go on reach to the end.
+    /// The charts; runs that have not ended extend to the end.
     pub fn charts(mut self) -> RunCharts {
         let end_ms = self.end_ms.max(1);
         for (job, known) in &self.jobs {
@@ -138,7 +138,7 @@ impl Recorder {
     }
 }
 
-/// Each run into the first lane that is free when it begins.
+/// Puts each run into the first lane that is free when it begins.
 fn lanes(cluster: String, mut boxes: Vec<RunBox>) -> ClusterRuns {
     boxes.sort_by(|a, b| (a.from_ms, &a.job).cmp(&(b.from_ms, &b.job)));
     let all = boxes.len();
@@ -159,7 +159,7 @@ fn lanes(cluster: String, mut boxes: Vec<RunBox>) -> ClusterRuns {
     ClusterRuns { cluster, lanes: free_at.len(), more: all - kept.len(), boxes: kept }
 }
 
-/// Of points that stand close together, the highest.
+/// The highest of points that are close together.
 fn thinned(points: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     let each = points.len().div_ceil(MOST_POINTS).max(1);
     let last = points.last().copied();
@@ -168,7 +168,7 @@ fn thinned(points: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
         part.first().map(|(at_ms, _)| (*at_ms, most))
     });
     let mut kept: Vec<(i64, i64)> = highest.collect();
-    // The end is as it was, whatever stood before.
+    // The last point is kept as it was.
     if let (true, Some(last)) = (each > 1, last) {
         kept.push(last);
     }

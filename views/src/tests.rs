@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::amounts::GPU;
 
+mod looks;
+
 fn binding(name: &str, created_s: i64, gpus: i64) -> BindingFacts {
     BindingFacts {
         api_version: "kubeflow.org/v1".to_owned(),
@@ -117,6 +119,112 @@ fn what_the_parent_did_not_promise_is_lent_first() {
         (rows[1].bars[0].borrowed.as_str(), rows[2].bars[0].lent.as_str(), rows[0].lending.as_str()),
         ("6", "", "")
     );
+}
+
+#[test]
+fn nothing_is_borrowed_of_what_the_tree_does_not_speak_of() {
+    let mut known = Known::default();
+    let mut facts = tree();
+    let use_cpu = |node: &mut QuotaFacts| {
+        node.used.insert("cpu".to_owned(), 9_000);
+    };
+    if let Some(root) = &mut facts.root {
+        use_cpu(root);
+        root.children.iter_mut().for_each(use_cpu);
+    }
+    known.set_tree(facts.clone());
+    let texts = |known: &Known| -> BTreeSet<String> {
+        queues(known, &Sight::all()).rows.into_iter().flat_map(|row| row.bars).map(|bar| bar.text).collect()
+    };
+    assert!(texts(&known).iter().all(|text| text.contains("gpu")), "{:?}", texts(&known));
+    // A guarantee of one node is borrowed from by the others.
+    if let Some(root) = &mut facts.root {
+        root.children[1].min.insert("cpu".to_owned(), 20_000);
+    }
+    known.set_tree(facts.clone());
+    assert!(texts(&known).iter().any(|text| text.ends_with("cpu used, 9 borrowed")), "{:?}", texts(&known));
+    // A tree that bounds nothing: use is shown as it is.
+    fn unbound(node: &mut QuotaFacts) {
+        (node.min, node.max) = (BTreeMap::new(), BTreeMap::new());
+        node.children.iter_mut().for_each(unbound);
+    }
+    facts.root.iter_mut().for_each(unbound);
+    known.set_tree(facts);
+    assert!(texts(&known).iter().all(|text| !text.contains("borrowed")) && !texts(&known).is_empty());
+}
+
+#[test]
+fn what_a_job_would_wait_for_is_said() {
+    let mut known = Known::default();
+    let mut facts = tree();
+    if let Some(root) = &mut facts.root {
+        root.children[2].namespaces = vec!["team-s".to_owned()];
+        root.children[1].max.insert(amounts::JOBS.to_owned(), 0);
+    }
+    known.set_tree(facts);
+    add(&mut known, "team-s", "x", "root/speech", 0, 5);
+    let ask = |queue: &str, namespace: &str, gpus: i64| {
+        outlook(&known, &Sight::all(), queue, namespace, &[(GPU.to_owned(), gpus)].into()).join("\n")
+    };
+    let full = "It would wait until jobs of root end, or are preempted for it: it asks for 8 gpu, and 32 of 32 gpu are used.";
+    assert_eq!(ask("", "team-s", 8), format!("It would go to queue root/speech, where 1 job waits.\n{full}"));
+    assert_eq!(ask("speech", "other", 8), ask("root/speech", "", 8));
+    assert_eq!(
+        ask("", "team-s", 20).lines().last(),
+        Some("It would never start: it asks for 20 gpu, and root/speech has at most 16 gpu.")
+    );
+    assert_eq!(
+        ask("vision", "", 0).lines().last(),
+        Some("It would never start: it is one job more, and root/vision has at most 0 jobs.")
+    );
+    assert_eq!(ask("research", "", 0), "It would go to queue root/research, where nobody waits.");
+    // An inner node takes no jobs; nothing is said of a queue that is not there, or not to be seen.
+    assert_eq!((ask("root", "", 1), ask("", "other", 1)), (String::new(), String::new()));
+    assert!(outlook(&known, &Sight::nothing(), "speech", "", &BTreeMap::new()).is_empty());
+}
+
+#[test]
+fn virtual_clusters_are_shown_to_whom_may_list_them() {
+    let mut known = Known::default();
+    let facts = VirtualClusterFacts {
+        name: "vc1".to_owned(),
+        allocation: "75%".to_owned(),
+        guaranteed: 8,
+        used: 5,
+        borrowed: 4,
+        lent: 1,
+        bad: 2,
+        ..VirtualClusterFacts::default()
+    };
+    known.set_virtual_cluster("vc1", Some(facts.clone()));
+    let version = known.version();
+    known.set_virtual_cluster("vc1", Some(facts));
+    assert_eq!(known.version(), version, "the same is no news");
+    let row = &home(&known, &Sight::all(), 0).virtual_clusters[0];
+    assert_eq!(row.bar.text, "5 of 8 cells used, 8 guaranteed, 1 lent");
+    let blind = Sight { virtual_clusters: false, ..Sight::all() };
+    assert!(home(&known, &blind, 0).virtual_clusters.is_empty());
+    known.set_virtual_cluster("vc1", None);
+    assert!(virtual_clusters(&known, &Sight::all()).is_empty() && known.version() > version);
+}
+
+#[test]
+fn a_lost_cluster_says_how_many_jobs_wait_for_it() {
+    let mut known = Known::default();
+    known.set_cluster("east", Some(ClusterFacts::default()));
+    let lost = |name: &str, lost_since_s| BindingFacts {
+        clusters: vec!["east".to_owned()],
+        run: Some(RunFacts { lost_since_s, started_s: Some(1), ..RunFacts::default() }),
+        ..binding(name, 1, 8)
+    };
+    known.set_binding(id("a", "x"), Some(lost("x", Some(9))));
+    known.set_binding(id("b", "y"), Some(lost("y", Some(9))));
+    known.set_binding(id("b", "z"), Some(lost("z", None)));
+    let sentence = |known: &Known, sight: &Sight| clusters(known, sight)[0].sentence.clone();
+    assert!(!sentence(&known, &Sight::all()).contains("for that"));
+    known.set_lease("east", Some(LeaseFacts { declared_lost: true, ..LeaseFacts::default() }));
+    assert!(sentence(&known, &Sight::all()).ends_with("no longer run there. 2 jobs wait for that."));
+    assert!(sentence(&known, &only("a")).ends_with("1 job waits for that."));
 }
 
 #[test]
@@ -284,12 +392,15 @@ fn nodes_are_cells_and_a_large_cluster_has_few() {
         gpus_free: free,
         names: vec!["node-1".to_owned()],
         taints: taints.iter().map(|t| (*t).to_owned()).collect(),
+        ..NodeGroup::default()
     };
+    let (known, sight) = (Known::default(), Sight::all());
+    let who = Who { known: &known, sight: &sight, cluster: "east" };
     let small = ClusterFacts {
         groups: vec![group(2, 8, &[]), group(1, 1, &["bad=gpu:NoSchedule"])],
         ..ClusterFacts::default()
     };
-    let cells: Vec<_> = heat(&small).cells.iter().map(|c| (c.shade, c.text.clone())).collect();
+    let cells: Vec<_> = heat(&small, &who).cells.iter().map(|c| (c.shade, c.text.clone())).collect();
     assert_eq!(
         cells,
         [
@@ -303,7 +414,7 @@ fn nodes_are_cells_and_a_large_cluster_has_few() {
         [&(1, 1), &(8, 2)]
     );
     let large = ClusterFacts { groups: vec![group(10_000, 0, &[])], ..ClusterFacts::default() };
-    let heat = heat(&large);
+    let heat = heat(&large, &who);
     assert!(heat.cells.len() <= 600, "{}", heat.cells.len());
     assert_eq!(heat.cells.iter().map(|cell| cell.nodes).sum::<i64>(), 10_000);
 }

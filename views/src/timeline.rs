@@ -1,18 +1,19 @@
 //! The life of a job as spans of waiting, starting and running, one row for each run.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::job::{Job, State};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum SpanKind {
     Waiting,
-    /// Bound, and not seen running.
+    /// Bound, and not yet reported as running.
     Starting,
     Running,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     pub kind: SpanKind,
@@ -25,13 +26,13 @@ pub struct Span {
     pub cluster: String,
     /// 0 while it waits.
     pub epoch: i64,
-    /// Why it is over, or why it waits.
+    /// Why it ended, or why it waits.
     pub reason: String,
     pub message: String,
     pub is_open: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeline {
     pub from_s: i64,
@@ -64,7 +65,7 @@ pub fn timeline(job: &Job, now_s: i64) -> Timeline {
     let state = job.state();
     let (reason, message) = job.said();
     let of = (job.cluster(), binding.epoch);
-    // An end that follows the last attempt at once has no run of its own.
+    // An end directly after the last attempt is not a run.
     let run = binding.run.as_ref().filter(|run| run.epoch_is_open(job));
     match (state, run) {
         (State::Waiting, _) => line.push(SpanKind::Waiting, (at, to_s), ("", 0), (reason, message)),
@@ -89,7 +90,8 @@ pub fn timeline(job: &Job, now_s: i64) -> Timeline {
 }
 
 impl crate::facts::RunFacts {
-    /// The run of an epoch stays noted after its end; what came before the last attempt's end is over.
+    /// The run of an epoch is still recorded after its end; nothing before the end of the last attempt is
+    /// open.
     fn epoch_is_open(&self, job: &Job) -> bool {
         let last = job.binding.attempts.iter().map(|attempt| attempt.ended_s).max();
         last.is_none_or(|last| self.since_s >= last)
@@ -98,7 +100,7 @@ impl crate::facts::RunFacts {
 
 impl Timeline {
     fn push(&mut self, kind: SpanKind, (from_s, to_s): (i64, i64), of: (&str, i64), said: (&str, &str)) {
-        // A wait of no length is none; a run of no length was one.
+        // A wait without duration is left out; a run without duration is kept.
         if to_s <= from_s && kind == SpanKind::Waiting && said.0.is_empty() {
             return;
         }

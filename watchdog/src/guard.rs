@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    KILL_GRACE, PERIOD,
     judge::{Judge, Renewal, Verdict},
     lease::LeaseError,
+    names::{KILL_GRACE, PERIOD, STATE_FOLDER},
 };
 
 /// Period of the check. Processes that the kubelet has restarted are stopped again in each.
@@ -24,7 +24,7 @@ pub enum Signal {
 
 /// File that exists while the lease holds; the startup probe reads it.
 pub fn content_file() -> PathBuf {
-    PathBuf::from(crate::STATE_FOLDER).join("content")
+    PathBuf::from(STATE_FOLDER).join("content")
 }
 
 /// Runs forever, or until `goes_on` says no. `ask` blocks and runs on its own thread; `tell` gets each new verdict;

@@ -14,7 +14,10 @@ use rustls::{
 };
 use serde_json::Value;
 
-use crate::{ANSWER_TIMEOUT, LEASE_NAME, LEASE_NAMESPACE, judge::Renewal};
+use crate::{
+    judge::Renewal,
+    names::{ANSWER_TIMEOUT, LEASE_NAME, LEASE_NAMESPACE},
+};
 
 /// A Lease is far smaller.
 const LONGEST_ANSWER: u64 = 256 * 1024;
@@ -23,13 +26,13 @@ const LONGEST_ANSWER: u64 = 256 * 1024;
 pub enum LeaseError {
     #[error("{path}: {source}", path = path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{path}: found no certificate; allowed is PEM with one or more", path = path.display())]
+    #[error("{path}: found no certificate; allowed: PEM with one or more", path = path.display())]
     NoCertificate { path: PathBuf },
     #[error("{host}: {source}")]
     Connection { host: String, source: io::Error },
     #[error("{host}: {source}")]
     Tls { host: String, source: rustls::Error },
-    #[error("address of the API server: found {0:?}; allowed is a host name or an IP address")]
+    #[error("address of the API server: found {0:?}; allowed: a host name or an IP address")]
     Host(String),
     #[error("the API server answered {0:?}")]
     Answer(String),

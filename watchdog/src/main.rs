@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             println!("watchdog {}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Some(other) => Err(format!("argument: found {other:?}; allowed are check, --version, or none")),
+        Some(other) => Err(format!("argument: found {other:?}; allowed: check, --version, or none")),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,7 +67,7 @@ fn source() -> Result<Source, String> {
         host: variable("KUBERNETES_SERVICE_HOST")?,
         port: port
             .parse()
-            .map_err(|_| format!("KUBERNETES_SERVICE_PORT: found {port:?}; allowed is a port"))?,
+            .map_err(|_| format!("KUBERNETES_SERVICE_PORT: found {port:?}; allowed: a port"))?,
         token: folder.join("token"),
         ca: folder.join("ca.crt"),
     })

@@ -1,9 +1,9 @@
-//! Pods that outlive their job: its quota is held until they have ended, and they end in time.
+//! Pods that outlive their job: its quota is held until they have ended, and they are deleted after a while.
 //!
-//! A job may say of itself that it is over while its pods run on (`cleanPodPolicy: None`, a policy that completes the
-//! job with one task). Their room is taken all the same: the hub counts the job until the agent reports no live pod
-//! of it, and the agent deletes those that are left a while after the job's end. The time of the end comes from the
-//! job's status, so that a restart neither forgets nor lengthens the wait.
+//! A job may report its end while its pods still run (`cleanPodPolicy: None`, or a policy that completes the
+//! job with one task). Their capacity is still in use, so the hub counts the job until the agent reports no
+//! live pod, and the agent deletes the remaining pods some time after the job's end. The time of the end
+//! comes from the job's status, so a restart neither forgets nor extends the wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use crate::{keys::ObjectId, marks::kind_of, state::State, works::Works};
 use fleet_agent_ground::{CallError, Next, Pod};
 use fleet_api::Work;
 
-/// Annotation on a job: how long its pods may run on after its end, such as `10m`.
+/// Annotation on a job: how long its pods may run after its end, such as `10m`.
 const AFTER_END_ANNOTATION: &str = "fleet.dev/after-end";
-/// Without it.
+/// Default of that annotation.
 const AFTER_END: SignedDuration = SignedDuration::from_secs(60);
 
-/// Pods of a job that has ended which have not.
+/// Pods of an ended job that have not ended.
 pub(crate) fn live_pods(state: &State, id: &ObjectId) -> Vec<Arc<Pod>> {
     let mut pods = state.pods_of(id, None);
     pods.retain(|pod| !pod.is_ended());
     pods
 }
 
-/// When the pods that are left are deleted. A job whose status says no time of its end has had its time.
+/// When the remaining pods are deleted. If the job's status has no end time, they are deleted at once.
 fn deadline(job: &DynamicObject, kind: fleet_policies::WorkloadKind) -> Option<Timestamp> {
     let ended: Timestamp = ended_at(kind, &job.data["status"])?.parse().ok()?;
     let said =
@@ -36,7 +36,7 @@ fn deadline(job: &DynamicObject, kind: fleet_policies::WorkloadKind) -> Option<T
 }
 
 impl Works {
-    /// Deletes pods that have outlived their job for too long, or says when to look again.
+    /// Deletes pods that have outlived their job for too long, or returns when to check again.
     pub(crate) async fn end_pods(
         &self,
         work: &Work,

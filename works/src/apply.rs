@@ -1,4 +1,4 @@
-//! Brings the member in line with one Work, and tells the hub.
+//! Reconciles the member with one Work, and reports to the hub.
 
 use fleet_api::patch::merge_diff_of;
 use std::{sync::Arc, time::Duration};
@@ -8,7 +8,7 @@ use fleet_api::{
     names::{BINDING_UID_LABEL, RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION},
     policy::{ConflictResolution, Fencing},
 };
-use fleet_policies::workload::outcome;
+use fleet_policies::{nesting, workload::outcome};
 use futures::{FutureExt, StreamExt, stream};
 use kube::{
     ResourceExt,
@@ -28,20 +28,23 @@ use crate::{
     templates,
     works::Works,
 };
-use fleet_agent_ground::{CallError, Next, call};
+use fleet_agent_ground::{CallError, Next, WorkOutcome, call};
 
-/// Dependencies of one Work that are applied at a time.
+/// Most dependencies of one Work applied concurrently.
 const DEPENDENCIES_IN_FLIGHT: usize = 8;
 
-/// How long the first report waits for what the object says of itself: a job says something when its pods run.
+/// How long the first report waits for the object's status; a job has one when its pods run.
 const FIRST_REPORT: Duration = Duration::from_millis(25);
 const FIRST_REPORT_OF_JOB: Duration = Duration::from_millis(300);
-/// How long news of a run are gathered while many Works are looked at.
+/// How long changes of a run are collected while many Works are reconciled.
 const NEWS: Duration = Duration::from_millis(250);
-/// With fewer Works to look at than so many, news are told at once.
+/// With fewer Works to reconcile than this, changes are reported at once.
 const QUIET: usize = 8;
 
-/// What became of one manifest.
+/// Pause before something that the member's administrator does not permit is tried again.
+const NOT_PERMITTED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Result for one manifest.
 enum Placed {
     Stands,
     Not(Applied),
@@ -56,21 +59,22 @@ impl Works {
         if work.metadata.deletion_timestamp.is_some() {
             return self.clean_up(&work).await;
         }
-        // Pods of an earlier run could stand unseen.
+        // Pods of an earlier run might exist unseen.
         if !self.state().pods_synced {
             return Ok(Next::Wait);
         }
         if let Some(refused) = self.refuse(&work).await? {
+            self.handles.counts.reconciled(WorkOutcome::Refused);
             let objects = self.objects(&work);
             self.write_status(&work, Some(&refused), &objects).await?;
             return Ok(Next::Wait);
         }
-        // The Work's arrival is what the hold was for: from now on it has an owner and no deadline, however
-        // long it takes until everything stands.
+        // The Work has arrived, so the hold has an owner and no longer expires, however long applying takes.
         if !report::has_ended(&work) {
             self.handles.places.consume(&work.spec.binding.uid, work.spec.epoch).await;
         }
-        // A fenced job is started and resumed in good standing only; a change of the standing leads here again.
+        // A fenced job is started and resumed only in good standing; a change of the standing triggers this
+        // again.
         let may_run = work.spec.fencing() == Fencing::None || self.handles.lease.may_run();
         if work.spec.suspend_dispatching == Some(true) || !may_run {
             let objects = self.objects(&work);
@@ -84,11 +88,19 @@ impl Works {
                 (Some(Applied::No { reason: Reason::AppliedFailed, message }), Next::Retry)
             }
         };
+        self.handles.counts.reconciled(match (&applied, next) {
+            (_, Next::Retry) => WorkOutcome::Failed,
+            (Some(Applied::No { .. }), _) => WorkOutcome::Refused,
+            _ => WorkOutcome::Applied,
+        });
         let objects = self.objects(&work);
-        // Most objects say something of themselves at once: that goes into the first report.
+        // Most objects get a status at once, which then is in the first report.
         let first = matches!(applied, Some(Applied::Yes)) && report::is_unreported(&work);
-        let silent =
-            || objects.first().and_then(Option::as_ref).is_none_or(|object| object.data["status"].is_null());
+        // An API server keeps an empty status for kinds that always have one.
+        let silent = || {
+            let governed = objects.first().and_then(Option::as_ref);
+            governed.is_none_or(|object| !report::is_said(&object.data["status"]))
+        };
         if first && silent() {
             let is_job = work.spec.workload.manifests.first().is_some_and(|one| kind_of(one).is_job());
             let wait = if is_job { FIRST_REPORT_OF_JOB } else { FIRST_REPORT };
@@ -102,7 +114,8 @@ impl Works {
         }
         self.state().end_hold(name);
         self.write_status(&work, applied.as_ref(), &objects).await?;
-        // The hub has an end that the job itself does not know of: somebody else told it. The run is over all the same.
+        // The hub knows an end that the job does not report: another source reported it. The run is over
+        // anyway.
         let job = objects.first().and_then(Option::as_ref);
         if let (true, Some(job), Some(manifest)) =
             (is_recorded(&work), job, work.spec.workload.manifests.first())
@@ -121,7 +134,7 @@ impl Works {
         Ok(next)
     }
 
-    /// How long what is new of a run that goes on is gathered; an end, and whatever went wrong, is told at once.
+    /// How long changes of a running job are collected; an end or a failure is reported at once.
     fn news_wait(
         &self,
         work: &Work,
@@ -138,14 +151,14 @@ impl Works {
         is_new.then(|| self.state().hold_report(&work.name_any(), NEWS)).flatten()
     }
 
-    /// Why nothing is done for this Work: its epoch is over, or a former leader of the hub wrote it.
+    /// Why this Work is refused: its epoch is over, or a former leader of the hub wrote it.
     async fn refuse(self: &Arc<Self>, work: &Work) -> Result<Option<Applied>, CallError> {
         let spec = &work.spec;
         let newest = self.state().newest_epoch(&spec.binding.uid);
         let is_job = spec.workload.manifests.first().is_some_and(|manifest| kind_of(manifest).is_job());
         match newest {
             Some(newest) if newest.number > spec.epoch => return Ok(Some(stale(spec.epoch, newest.number))),
-            // The end of a run that was let go of is final: a late copy of its Work does not begin it again.
+            // The end of a removed run is final: a late copy of its Work does not start it again.
             Some(newest) if newest.number == spec.epoch && newest.is_closed && is_job => {
                 let message = format!("the run of epoch {} is over in this member", spec.epoch);
                 return Ok(Some(Applied::No { reason: Reason::StaleEpoch, message }));
@@ -162,7 +175,7 @@ impl Works {
         Ok(Some(Applied::No { reason: Reason::StaleTerm, message }))
     }
 
-    /// Dependencies, then the governed object.
+    /// Applies the dependencies, then the selected object.
     async fn apply(self: &Arc<Self>, work: &Arc<Work>) -> Result<(Option<Applied>, Next), CallError> {
         let spec = &work.spec;
         if report::has_ended(work) || is_recorded(work) {
@@ -182,23 +195,29 @@ impl Works {
         }
         drop(placed);
         if let Some(why) = refused {
-            return Ok((Some(why), Next::Retry));
+            let next = again(&why);
+            return Ok((Some(why), next));
         }
         match self.place(work, 0).await? {
             Placed::Stands => Ok((Some(Applied::Yes), Next::Wait)),
             Placed::Ended => Ok((None, Next::Wait)),
             Placed::Not(why) => {
-                // Objects that Fleet did not make are not watched, so their end is not news here.
+                // Objects that Fleet did not create are not watched, so their deletion triggers nothing here.
                 let is_watched =
                     matches!(why, Applied::No { reason: Reason::WaitingForCleanup | Reason::StaleEpoch, .. });
-                Ok((Some(why), if is_watched { Next::Wait } else { Next::Retry }))
+                let next = if is_watched { Next::Wait } else { again(&why) };
+                Ok((Some(why), next))
             }
         }
     }
 
-    /// Brings one manifest about.
+    /// Applies one manifest.
     async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
         if let Err(message) = self.settings.permits.manifest(&work.spec, ordinal) {
+            return Ok(Placed::Not(Applied::No { reason: Reason::NotPermitted, message }));
+        }
+        if let Some(Err(found)) = work.spec.workload.manifests.get(ordinal).map(nesting::check) {
+            let message = format!("spec.workload.manifests[{ordinal}]: {found}");
             return Ok(Placed::Not(Applied::No { reason: Reason::NotPermitted, message }));
         }
         let means = inject::Means {
@@ -214,7 +233,7 @@ impl Works {
         };
         let id = ObjectId::of_manifest(&wanted);
         let is_job = ordinal == 0 && kind_of(&wanted).is_job();
-        // While the watch has not shown everything, creating tells as much as asking.
+        // Before the watch is complete, a create tells as much as a get.
         let known = self.state().object(&id);
         let mut live = match known {
             Known::Object(object) => Some(object),
@@ -222,7 +241,7 @@ impl Works {
         };
         if live.is_none() {
             if is_job && self.remove_stray_pods(&id).await? == Removal::Waits {
-                let message = format!("pods of an earlier {id} have to go first");
+                let message = format!("waits until the pods of an earlier {id} are gone");
                 return Ok(Placed::Not(Applied::No { reason: Reason::WaitingForCleanup, message }));
             }
             let served = templates::Served {
@@ -233,18 +252,18 @@ impl Works {
             match self.create(&id, made).await {
                 Ok(_) => return Ok(Placed::Stands),
                 Err(error) if error.is_conflict() => live = self.fetch(&id).await?,
-                Err(error) => return Err(error),
+                Err(error) => return self.not_written(&id, "create", error).await,
             }
         }
         let Some(live) = live else {
-            let message = format!("{id} came and went; trying again");
+            let message = format!("{id} appeared and was deleted meanwhile; retrying");
             return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
         };
         let wanted = if ordinal == 0 { templates::as_made(wanted, &live) } else { wanted };
         self.settle(work, ordinal, &wanted, &id, live).await
     }
 
-    /// Deals with an object that stands already.
+    /// Handles an existing object.
     async fn settle(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -260,7 +279,7 @@ impl Works {
             Verdict::Taken => {
                 let asks = work.spec.conflict_resolution == Some(ConflictResolution::Overwrite);
                 let consent = if asks {
-                    "; Overwrite needs the consent of the member's agent (--allow-overwrite)"
+                    "; Overwrite must be allowed by the member's agent (--allow-overwrite)"
                 } else {
                     ""
                 };
@@ -276,8 +295,8 @@ impl Works {
                 not(Reason::WaitingForCleanup, format!("{id}: an older run is still going"))
             }
             Verdict::Same | Verdict::Patch(_) if is_job && live.metadata.deletion_timestamp.is_some() => {
-                // Deleted in the member by somebody else. An end is kept for the hub; a run without one is
-                // cleared away and begins anew, under the same epoch, when nothing of it is left.
+                // Deleted in the member by another user. A result is kept for the hub; a run without one is
+                // removed and starts again under the same epoch when nothing of it is left.
                 if outcome(kind_of(wanted), &live.data["status"]).is_some() {
                     return Ok(Placed::Ended);
                 }
@@ -290,10 +309,14 @@ impl Works {
                 if self.state().is_settled(id, &text) {
                     return Ok(Placed::Stands);
                 }
-                let Some(patched) = self.patch(id, &patch).await? else {
-                    return not(Reason::AppliedFailed, format!("{id} went while it was changed"));
+                let patched = match self.change(id, &patch).await {
+                    Err(error) => return self.not_written(id, "patch", error).await,
+                    Ok(patched) => patched,
                 };
-                // A server that rewrites what it is given would be asked for ever.
+                let Some(patched) = patched else {
+                    return not(Reason::AppliedFailed, format!("{id} was deleted while it was changed"));
+                };
+                // If the server rewrites the values that it gets, this would be repeated forever.
                 if desired::judge(&work.spec, ordinal, wanted, &patched, overwrite) == Verdict::Patch(patch) {
                     self.state().settle(id, text);
                 }
@@ -302,7 +325,26 @@ impl Works {
         }
     }
 
-    /// The objects of a Work that stand for its binding, by position.
+    /// A write has failed: if the member's roles forbid it, a retry is useless.
+    async fn not_written(
+        self: &Arc<Self>,
+        id: &ObjectId,
+        verb: &str,
+        error: CallError,
+    ) -> Result<Placed, CallError> {
+        if !error.is_forbidden() {
+            return Err(error);
+        }
+        match self.forbidden(id, verb).await? {
+            Some(why) => {
+                let message = format!("{id}: {why}");
+                Ok(Placed::Not(Applied::No { reason: Reason::NotPermitted, message }))
+            }
+            None => Err(error),
+        }
+    }
+
+    /// The objects of a Work that exist for its binding, by position.
     fn objects(&self, work: &Work) -> Vec<Option<Arc<DynamicObject>>> {
         let mut objects = Vec::new();
         for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
@@ -320,7 +362,7 @@ impl Works {
         objects
     }
 
-    /// Whether the Work's run is over, as the hub was told or as the job itself says.
+    /// Whether the Work's run is over, according to the hub or to the job itself.
     fn has_ended(&self, work: &Work, objects: &[Option<Arc<DynamicObject>>]) -> bool {
         let Some(manifest) = work.spec.workload.manifests.first() else { return false };
         let job = objects.first().and_then(Option::as_ref);
@@ -328,7 +370,7 @@ impl Works {
             || job.is_some_and(|job| outcome(kind_of(manifest), &job.data["status"]).is_some())
     }
 
-    /// Writes the status if it says something new.
+    /// Writes the status if it has changed.
     async fn write_status(
         &self,
         work: &Work,
@@ -347,13 +389,14 @@ impl Works {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(work) => {
-                self.state().update_work(work);
+                let keys = self.state().update_work(work);
+                self.add(keys);
                 Ok(())
             }
         }
     }
 
-    /// The hub has the end: the member may forget the job.
+    /// The hub has recorded the result: the member may delete the job.
     async fn let_go(
         self: &Arc<Self>,
         work: &Work,
@@ -367,12 +410,21 @@ impl Works {
     }
 }
 
+/// When something that was refused is tried again. The hub takes a run back that is not permitted; other
+/// objects are retried until the member's administrator permits them.
+fn again(why: &Applied) -> Next {
+    match why {
+        Applied::No { reason: Reason::NotPermitted, .. } => Next::After(NOT_PERMITTED_PAUSE),
+        _ => Next::Retry,
+    }
+}
+
 /// Whether the hub has recorded the end of the Work's run.
 fn is_recorded(work: &Work) -> bool {
     work.annotations().contains_key(RESULT_RECORDED_ANNOTATION)
 }
 
-/// An error without the API server's whole answer.
+/// An error message without the API server's whole answer.
 fn sentence(error: &CallError) -> String {
     match error {
         CallError::Api(kube::Error::Api(status)) => status.message.clone(),

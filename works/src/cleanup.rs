@@ -1,7 +1,7 @@
-//! Removes what a Work brought about: the job, its pods, then what nobody needs any more.
+//! Removes what a Work created: the job, its pods, then unused dependencies.
 //!
-//! The job goes last of its own: it is deleted first but held by Fleet's finalizer until its pods are gone,
-//! so that an agent that starts anew finds them by the job's uid.
+//! The job is deleted first, but Fleet's finalizer keeps it until its pods are gone, so a restarted agent
+//! finds them by the job's uid.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::{
 };
 use fleet_agent_ground::{CallError, Next, call};
 
-/// How far a removal is.
+/// Progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Done,
-    /// Something has to go first; its end is an event.
+    /// Something must be deleted first; its end triggers this again.
     Waits,
 }
 
@@ -53,7 +53,7 @@ impl Works {
             }
         }
         self.handles.places.release(uid, work.spec.epoch).await;
-        // Before the Work, which says the epoch until then, may go.
+        // Recorded before the Work is deleted, which has the epoch until then.
         if work.annotations().contains_key(BINDING_GONE_ANNOTATION) {
             self.state().forget_epoch(uid);
             self.epochs.forget(uid).await?;
@@ -64,7 +64,7 @@ impl Works {
         let Some(patch) = desired::without_finalizer(&**work, WORK_FINALIZER) else { return Ok(Next::Wait) };
         match call(self.hub.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(&patch))).await {
             Err(error) if error.is_not_found() => Ok(Next::Wait),
-            // Changed meanwhile: the watch brings the newer one, or has brought it already.
+            // Changed meanwhile: the watch reports the newer version.
             Err(error) if error.is_conflict() => Ok(Next::Retry),
             Err(error) => Err(error),
             Ok(_) => Ok(Next::Wait),
@@ -104,7 +104,7 @@ impl Works {
         if !pods.is_empty() || !is_synced {
             return Ok(Removal::Waits);
         }
-        // Asked for, because what is known may be older than our own deletion.
+        // Read from the member, because the cache may be older than our own deletion.
         let now = self.fetch(id).await?;
         let Some(now) = now.filter(|now| now.metadata.uid == live.metadata.uid) else {
             return Ok(Removal::Done);
@@ -115,7 +115,7 @@ impl Works {
         Ok(Removal::Waits)
     }
 
-    /// Pods whose job is gone already.
+    /// Deletes pods whose job is gone already.
     pub(crate) async fn remove_stray_pods(self: &Arc<Self>, id: &ObjectId) -> Result<Removal, CallError> {
         let (pods, is_synced) = {
             let state = self.state();
@@ -124,7 +124,7 @@ impl Works {
         if pods.is_empty() {
             return Ok(if is_synced { Removal::Done } else { Removal::Waits });
         }
-        // An object of that name that is somebody else's keeps its pods.
+        // An object of that name that Fleet did not create keeps its pods.
         let other = self.fetch(id).await?.and_then(|object| object.metadata.uid.clone());
         let is_stray = |pod: &&Arc<fleet_agent_ground::Pod>| {
             pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref())
@@ -139,7 +139,7 @@ impl Works {
         Ok(removal)
     }
 
-    /// Takes bindings off an object that is not a job, and deletes it with the last one.
+    /// Removes bindings from an object that is not a job, and deletes it with the last one.
     async fn release(
         self: &Arc<Self>,
         id: &ObjectId,
@@ -162,7 +162,7 @@ impl Works {
         }
     }
 
-    /// Everything stays, without Fleet's marks.
+    /// Keeps everything, but removes Fleet's marks.
     async fn preserve(self: &Arc<Self>, work: &Work) -> Result<(), CallError> {
         let uid = work.spec.binding.uid.as_str();
         for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
@@ -180,12 +180,12 @@ impl Works {
         Ok(())
     }
 
-    /// An object that Fleet made, some binding of which may have no Work any more.
+    /// An object created by Fleet whose binding may have no Work any more.
     pub(crate) async fn look_at_leftover(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
         if !self.state().works_synced {
             return Ok(Next::Wait);
         }
-        // Asked for, because what is known may be older than our own last write.
+        // Read from the member, because the cache may be older than our own last write.
         let Some(live) = self.fetch(id).await? else { return Ok(Next::Wait) };
         if !is_managed(&live) {
             return Ok(Next::Wait);
@@ -207,7 +207,7 @@ impl Works {
             let newest = self.state().close_epoch(owner, epoch);
             self.epochs.keep(owner, newest).await?;
         }
-        // Its end, with the pods', is news that leads here again.
+        // Its end, and that of its pods, triggers this again.
         self.remove_run(id, &live).await?;
         if let Some(epoch) = epoch_of(&live) {
             self.handles.places.release(owner, epoch).await;

@@ -1,7 +1,7 @@
-//! How an object of a Work has to look in the member, and what an object that stands there means.
+//! The desired form of an object of a Work in the member, and the comparison with the existing object.
 //!
-//! Pure. A comparison looks only at fields the manifest names: what defaults, the member's controllers and
-//! its users add stays theirs.
+//! Pure. Only fields that the manifest sets are compared: defaults, and fields of the member's controllers
+//! and users, stay.
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
@@ -21,30 +21,31 @@ use crate::{
     marks::{BINDINGS_ANNOTATION, bindings_of, epoch_of, is_fenced_level, is_managed, kind_of, suspend_path},
 };
 
-/// What an object in the member means for a manifest.
+/// Result of the comparison of an existing object with a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Same,
-    /// This merge patch brings it in line.
+    /// This merge patch updates it.
     Patch(Value),
-    /// Made by Fleet for something that has to go first, and what.
+    /// Created by Fleet for something that must be deleted first, which is named.
     Wait(String),
-    /// An older run of the same binding: it has to go first, and this agent sees to it.
+    /// An older run of the same binding: it must be removed first, by this agent.
     Supersede,
-    /// Not made by Fleet.
+    /// Not created by Fleet.
     Taken,
-    /// A newer epoch stands.
+    /// A newer epoch exists.
     Stale(i64),
 }
 
-/// The manifest with Fleet's marks. Position 0 is the governed object. `means` is for the side
-/// container that stops pods where the policy asks for one.
+/// The manifest with Fleet's marks. Position 0 is the selected object. `means` is for the side container of
+/// fencing Watchdog.
 ///
 /// # Errors
-/// Why no such object can be made, as a sentence.
+/// Why the object cannot be created, as a sentence.
 pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>) -> Result<Value, String> {
-    let not_an_object =
-        || format!("spec.workload.manifests[{ordinal}]: found no object; allowed is an object");
+    let not_an_object = || {
+        format!("spec.workload.manifests[{ordinal}]: found a value that is not an object; allowed: an object")
+    };
     let mut object = spec.workload.manifests.get(ordinal).cloned().ok_or_else(not_an_object)?;
     let kind = kind_of(&object);
     let fields = object.as_object_mut().ok_or_else(not_an_object)?;
@@ -75,8 +76,8 @@ pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
     Ok(object)
 }
 
-/// What the object that stands in the member means for the desired one. `overwrite`: the member's administrator
-/// consents to policies that take over what Fleet did not make.
+/// Compares the existing object with the desired one. `overwrite`: the member's administrator allows policies
+/// to take over objects that Fleet did not create.
 pub(crate) fn judge(
     spec: &WorkSpec,
     ordinal: usize,
@@ -98,7 +99,7 @@ pub(crate) fn judge(
         && let Some(owner) = live.labels().get(BINDING_UID_LABEL)
     {
         if *owner != spec.binding.uid {
-            return Verdict::Wait(format!("an object of another binding ({owner}) has to go first"));
+            return Verdict::Wait(format!("an object of another binding ({owner}) must be deleted first"));
         }
         match epoch_of(live) {
             Some(epoch) if epoch > spec.epoch => return Verdict::Stale(epoch),
@@ -113,7 +114,7 @@ pub(crate) fn judge(
     bring_in_line(desired, live)
 }
 
-/// What becomes of an object that is not a job when these bindings no longer need it: `None` deletes it.
+/// The patch of an object that is not a job when these bindings no longer need it; `None` deletes it.
 pub(crate) fn without(live: &DynamicObject, gone: &dyn Fn(&str) -> bool) -> Option<Value> {
     let mut stay = bindings_of(live);
     stay.retain(|uid| !gone(uid));
@@ -128,7 +129,7 @@ pub(crate) fn without(live: &DynamicObject, gone: &dyn Fn(&str) -> bool) -> Opti
     Some(patch)
 }
 
-/// Removes all marks of Fleet from an object that is to stay.
+/// Removes all of Fleet's marks from an object that stays.
 pub(crate) fn unmarked(live: &DynamicObject) -> Value {
     let mut patch = json!({"metadata": {
         "labels": {MANAGED_LABEL: null, BINDING_UID_LABEL: null},
@@ -141,7 +142,7 @@ pub(crate) fn unmarked(live: &DynamicObject) -> Value {
     patch
 }
 
-/// The patch that drops a finalizer, if it is there; it fails when the object has changed meanwhile.
+/// The patch that removes a finalizer, if there is one; it fails if the object changed meanwhile.
 pub(crate) fn without_finalizer<K: ResourceExt>(live: &K, finalizer: &str) -> Option<Value> {
     if !live.finalizers().iter().any(|one| one == finalizer) {
         return None;
@@ -156,7 +157,7 @@ fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
         let found = &live.data[field];
         let change = match field.as_str() {
             "apiVersion" | "kind" | "metadata" | "status" => None,
-            // Keys of these maps are content: one that the hub dropped goes.
+            // Keys of these maps are content: a key that the hub removed is removed here.
             "data" | "binaryData" => exact(wanted, found),
             _ => lacking(wanted, found),
         };
@@ -171,7 +172,7 @@ fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
     if patch.is_empty() { Verdict::Same } else { Verdict::Patch(Value::Object(patch)) }
 }
 
-/// Takes off what stopped the job while its cluster was cut off, and a level of fencing it no longer has.
+/// Removes the marks of a stopped job, and a fencing level that it no longer has.
 fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
     if !desired["metadata"]["annotations"][FENCING_ANNOTATION].is_string() && is_fenced_level(live) {
         patch["metadata"]["annotations"][FENCING_ANNOTATION] = Value::Null;
@@ -183,7 +184,7 @@ fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
     let text = |field: &str| desired[field].as_str().unwrap_or_default();
     let Some(path) = suspend_path(text("apiVersion"), text("kind")) else { return };
     let pointer = format!("/{}", path.join("/"));
-    // One that the manifest names is in the patch already, where it differs.
+    // A value set by the manifest is in the patch already, if it differs.
     let named = desired.pointer(&pointer).is_some_and(|value| !value.is_null());
     if !named && live.data.pointer(&pointer).is_some() {
         let mut at = patch;
@@ -214,7 +215,7 @@ fn metadata_lacking(desired: &Value, live: &DynamicObject) -> Option<Value> {
         .filter_map(Value::as_str)
         .filter(|one| !live.finalizers().iter().any(|known| known == one))
         .collect();
-    // An object that is being deleted takes no finalizers.
+    // An object that is being deleted accepts no finalizers.
     if !missing.is_empty() && live.metadata.deletion_timestamp.is_none() {
         let all: Vec<&str> = live.finalizers().iter().map(String::as_str).chain(missing).collect();
         patch.insert("finalizers".to_owned(), json!(all));
@@ -223,12 +224,12 @@ fn metadata_lacking(desired: &Value, live: &DynamicObject) -> Option<Value> {
     if patch.is_empty() { None } else { Some(Value::Object(patch)) }
 }
 
-/// The merge patch that adds what `found` lacks of `wanted`; lists are compared item by item and replaced
-/// whole.
+/// The merge patch that adds what `found` lacks of `wanted`; lists are compared item by item and replaced as
+/// a whole.
 fn lacking(wanted: &Value, found: &Value) -> Option<Value> {
     match (wanted, found) {
         (Value::Null, _) => None,
-        // A server drops empty maps and lists.
+        // A server removes empty maps and lists.
         (Value::Object(wanted), Value::Null) if wanted.is_empty() => None,
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => None,
         (Value::Object(wanted), Value::Object(found)) => {
@@ -253,7 +254,7 @@ fn exact(wanted: &Value, found: &Value) -> Option<Value> {
     fleet_api::patch::merge_diff(found, wanted).filter(|_| !(found.is_null() && wanted == &json!({})))
 }
 
-/// `1000m` and `1` are the same to a server that rewrites quantities. Compared in thousandths.
+/// Servers that normalize quantities treat `1000m` and `1` as equal. Compared in thousandths.
 fn same_quantity(a: &Value, b: &Value) -> bool {
     let thousandths = |value: &Value| match value {
         Value::String(text) => quantity::parse("cpu", text).ok(),
@@ -317,7 +318,7 @@ mod tests {
         check(|o| o["metadata"]["labels"] = json!({}), Verdict::Taken);
         check(
             |o| o["metadata"]["labels"][BINDING_UID_LABEL] = "u0".into(),
-            Verdict::Wait("an object of another binding (u0) has to go first".to_owned()),
+            Verdict::Wait("an object of another binding (u0) must be deleted first".to_owned()),
         );
         check(
             |o| o["metadata"]["finalizers"] = json!(["other"]),

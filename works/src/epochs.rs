@@ -1,8 +1,8 @@
-//! The newest epoch of each binding that this member has seen, kept in the member beyond the Work and the job:
-//! a Work that arrives late, also after a restart of the agent, is refused.
+//! The newest epoch of each binding that this member has seen. It is stored in the member and outlives the
+//! Work and the job: a Work that arrives late, also after a restart of the agent, is refused.
 //!
-//! Written before a Work's finalizer is dropped: until then the Work itself says the epoch. Kept in a few
-//! ConfigMaps, so that each write is small; bounded, the oldest bindings without a Work go first.
+//! Written before a Work's finalizer is removed; until then the Work itself has the epoch. Spread over a few
+//! ConfigMaps, so that each write is small. Bounded: the oldest bindings without a Work are dropped first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,24 +19,24 @@ use serde_json::{Map, Value, json};
 
 use fleet_agent_ground::{CallError, call};
 
-/// ConfigMaps the epochs are spread over.
+/// Number of ConfigMaps.
 const SHARDS: usize = 16;
-/// Bindings one of them remembers: some 60 bytes each.
+/// Most bindings of one ConfigMap: about 60 bytes each.
 const SHARD_CAPACITY: usize = 256;
 const NAME_PREFIX: &str = "fleet-epochs-";
-/// Label by which they are found.
+/// Label that selects them.
 const LABEL: &str = "fleet.dev/epochs";
 
 /// The newest epoch of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
     pub number: i64,
-    /// The run of this epoch is over here; it does not begin again.
+    /// The run of this epoch is over in this member and never starts again.
     pub is_closed: bool,
 }
 
 impl Epoch {
-    /// As it stands in a ConfigMap: `7`, or `7 closed`.
+    /// Form in a ConfigMap: `7`, or `7 closed`.
     fn text(self) -> String {
         if self.is_closed { format!("{} closed", self.number) } else { self.number.to_string() }
     }
@@ -56,7 +56,7 @@ pub(crate) struct Epochs {
     shards: [Shard; SHARDS],
 }
 
-/// One ConfigMap. The writer holds `writing` over its call; what others note meanwhile goes with the next one.
+/// One ConfigMap. The writer holds `writing` during its call; later changes are written by the next call.
 #[derive(Default)]
 struct Shard {
     known: Mutex<Known>,
@@ -68,7 +68,7 @@ struct Known {
     epochs: BTreeMap<String, Epoch>,
     /// Order of arrival, oldest first.
     order: Vec<String>,
-    /// What the ConfigMap does not say yet.
+    /// Bindings whose change is not written yet.
     dirty: BTreeSet<String>,
 }
 
@@ -77,7 +77,7 @@ impl Epochs {
         Self { member, shards: Default::default() }
     }
 
-    /// What former processes have kept.
+    /// Loads the epochs of previous processes.
     ///
     /// # Errors
     /// The member does not answer.
@@ -86,7 +86,7 @@ impl Epochs {
         for map in call(self.maps().list(&ListParams::default().labels(LABEL))).await?.items {
             for (uid, text) in map.data.into_iter().flatten() {
                 let Some(epoch) = Epoch::read(&text) else {
-                    tracing::warn!(uid, text, "an epoch that cannot be read; it counts as unknown");
+                    tracing::warn!(uid, text, "invalid epoch; it counts as unknown");
                     continue;
                 };
                 let mut known = self.shard(&uid).lock();
@@ -99,7 +99,7 @@ impl Epochs {
         Ok(all)
     }
 
-    /// Keeps the epoch of a binding; returns when it stands in the member.
+    /// Stores the epoch of a binding; returns when it is written in the member.
     ///
     /// # Errors
     /// The member does not answer.
@@ -115,7 +115,7 @@ impl Epochs {
         self.write(shard_of(uid)).await
     }
 
-    /// The binding is gone: nothing of it will come any more.
+    /// The binding is gone, and nothing of it will arrive any more.
     ///
     /// # Errors
     /// The member does not answer.
@@ -131,7 +131,7 @@ impl Epochs {
         self.write(shard_of(uid)).await
     }
 
-    /// Writes all that is noted and not written of a shard.
+    /// Writes all pending changes of a shard.
     async fn write(&self, at: usize) -> Result<(), CallError> {
         let shard = &self.shards[at];
         let _writing = shard.writing.lock().await;
@@ -148,7 +148,7 @@ impl Epochs {
         self.patch(at, &data).await?;
         let mut known = shard.lock();
         for uid in &dirty {
-            // Noted anew meanwhile: it is written once more.
+            // Changed again meanwhile: it is written once more.
             let now = known.epochs.get(uid).map_or(Value::Null, |epoch| epoch.text().into());
             if data.get(uid) == Some(&now) {
                 known.dirty.remove(uid);

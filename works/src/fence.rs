@@ -1,15 +1,16 @@
-//! Stops fenced jobs when this cluster is cut off, and learns the current epochs when it is back.
+//! Stops fenced jobs when this cluster is cut off from the hub, and learns the current epochs when the lease
+//! is renewed again.
 //!
-//! Which jobs those are stands on the member's objects (`fleet.dev/fencing`), so that an agent that was restarted
-//! and does not reach the hub knows them, too. A job is stopped by a mark on its object, by suspending it where
-//! another controller runs it, and by deleting its pods with a grace that ends in time. It is resumed by
-//! `works::apply`, which takes the mark off when a Work of the same binding and epoch stands.
+//! Fenced jobs are marked on the member's objects (`fleet.dev/fencing`), so a restarted agent without the hub
+//! knows them, too. A job is stopped by a mark on its object, by suspending it if another controller runs it,
+//! and by deleting its pods with a grace period that ends in time. `works::apply` resumes it by removing the
+//! mark when a Work of the same binding and epoch exists.
 
 use std::sync::Arc;
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Work, names::FENCED_ANNOTATION};
-use fleet_informer::without_managers;
+use fleet_informer::{list_page, without_managers};
 use fleet_mirror::{Listing, Version};
 use fleet_policies::workload::outcome;
 use futures::{FutureExt, StreamExt, stream};
@@ -27,9 +28,9 @@ use crate::{
 };
 use fleet_agent_ground::{Backoff, CallError, JobController, Next, Pod, Standing, call, resource};
 
-/// Pods of one job whose deletions are under way at once.
+/// Most concurrent deletions of pods of one job.
 const DELETIONS_IN_FLIGHT: usize = 16;
-/// Works in one page of the listing of a return.
+/// Works per page of the list after a return.
 const PAGE: u32 = 500;
 
 impl Works {
@@ -45,7 +46,7 @@ impl Works {
                     self.add(keys);
                 }
                 Standing::Returning(number) => {
-                    // Whatever changes meanwhile ends the listing: a cut-off makes it worthless.
+                    // Any change of the standing ends the list: after another cut-off it is worthless.
                     let learning = async {
                         self.learn().await;
                         self.clear_stopped().await;
@@ -67,7 +68,7 @@ impl Works {
         }
     }
 
-    /// Lists the Works anew: what a watch showed before the cut may have been overtaken.
+    /// Lists the Works again: what a watch showed before the cut-off may be outdated.
     async fn learn(self: &Arc<Self>) {
         let mut backoff = Backoff::new(&self.name("learn"));
         loop {
@@ -77,13 +78,14 @@ impl Works {
                     self.add(keys);
                     return;
                 }
-                Err(error) => tracing::warn!(%error, "cannot list the Works after a return; trying again"),
+                Err(error) => tracing::warn!(%error, "cannot list the Works after a return; retrying"),
             }
             backoff.wait().await;
         }
     }
 
-    /// While this agent was away watchdogs may have stopped pods of jobs that never moved: they are made again.
+    /// Deletes pods that watchdogs stopped while this agent was away, of jobs that never moved; their
+    /// controllers create them again.
     async fn clear_stopped(self: &Arc<Self>) {
         let mut backoff = Backoff::new(&self.name("clear"));
         loop {
@@ -91,14 +93,14 @@ impl Works {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot delete pods that watchdogs have stopped; trying again")
+                    tracing::warn!(%error, "cannot delete pods that watchdogs have stopped; retrying")
                 }
             }
             backoff.wait().await;
         }
     }
 
-    /// Whether all pods were known.
+    /// Returns whether all pods were known.
     async fn try_clear_stopped(self: &Arc<Self>) -> Result<bool, CallError> {
         let (ids, is_synced) = {
             let state = self.state();
@@ -125,13 +127,13 @@ impl Works {
         let mut objects = Vec::new();
         let mut params = ListParams::default().limit(PAGE);
         loop {
-            let page = call(self.hub.list(&params)).await?;
-            objects.extend(page.items.into_iter().map(without_managers));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            let (page, metadata) = call(list_page(&self.hub, &params)).await?;
+            objects.extend(page.into_iter().map(without_managers));
+            match metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
                 None => {
-                    let version = Version::of(page.metadata.resource_version.as_ref());
-                    // A hub that is another one by now ends this life of the agent.
+                    let version = Version::of(metadata.resource_version.as_ref());
+                    // If the hub's incarnation has changed, this life of the agent ends.
                     let incarnation = self.handles.hub.source.incarnation();
                     return Ok(Listing { objects, version, incarnation });
                 }
@@ -139,7 +141,7 @@ impl Works {
         }
     }
 
-    /// A job that must not run while this cluster is cut off.
+    /// Stops a job that must not run while this cluster is cut off.
     pub(crate) async fn look_at_fence(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
         if self.handles.lease.standing() != Standing::CutOff || mutation::is_on(Mutation::FenceForgotten) {
             return Ok(Next::Wait);
@@ -152,7 +154,10 @@ impl Works {
         if outcome(kind, &live.data["status"]).is_some() {
             return Ok(Next::Wait);
         }
-        // The pods do not wait for the mark: time counts for them.
+        if mutation::is_on(Mutation::FenceAfterMark) {
+            self.mark_fenced(id, &live).await?;
+        }
+        // The pods are deleted without waiting for the mark, because time is limited.
         let (marked, stopped) = tokio::join!(self.mark_fenced(id, &live), self.stop_pods(id, &live));
         marked.and(stopped)?;
         Ok(Next::Wait)
@@ -188,8 +193,9 @@ impl Works {
         let pods: Vec<Arc<Pod>> = {
             let mut state = self.state();
             let mut pods = state.pods_of(id, live.metadata.uid.as_deref());
-            // One that is being deleted may have longer than there is time: it is asked once more, with less. A pod
-            // that a watchdog has stopped did not fail: it goes, too, and says nothing about the job.
+            // A pod that is being deleted may have a longer grace period than there is time: it is deleted
+            // again with a shorter one. A pod that a watchdog stopped did not fail: it is deleted too, and
+            // does not count against the job.
             let goes = |pod: &Pod| !pod.is_ended() || (pod.is_failed() && is_watched(live));
             pods.retain(|pod| goes(pod) && state.ask_to_stop(pod.uid()));
             pods
@@ -206,7 +212,7 @@ impl Works {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Deletes a pod so that its containers have ended in time.
+    /// Deletes a pod so that its containers end in time.
     async fn stop_pod(&self, pod: &Pod) -> Result<(), CallError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Pod> = Api::namespaced_with(
@@ -228,8 +234,8 @@ impl Works {
     }
 }
 
-/// Seconds a pod's containers have to end: three quarters of the grace, the rest is for the way there. Never 0,
-/// which would take the pod's object away while its containers may run.
+/// Grace period of a pod: three quarters of the fence grace; the rest is for delays of the requests. Never 0,
+/// which would remove the pod object while its containers may run.
 fn pod_grace_s(fence_grace: std::time::Duration) -> u32 {
     u32::try_from(fence_grace.as_secs().saturating_mul(3) / 4).unwrap_or(u32::MAX).max(1)
 }

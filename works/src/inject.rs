@@ -1,8 +1,8 @@
-//! The side container of jobs with fencing `Watchdog`: added to every pod template of the job before it is applied.
+//! The side container for fencing `Watchdog`: added to every pod template of the job before it is applied.
 //!
-//! It is a sidecar (an init container that restarts always), so that it neither delays the end of the pod nor
-//! counts as a container of the job; its startup probe lets the job's containers begin only after it has seen
-//! the member's lease being renewed. It asks for no resources, so that reserved places stay what they are.
+//! It is a sidecar (an init container with restartPolicy Always), so it neither delays the end of the pod nor
+//! counts as a container of the job. Its startup probe holds the job's containers back until it has seen a
+//! renewal of the member's lease. It requests no resources, so reserved places stay the same.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::pod_templates;
 
 const TOKEN_VOLUME: &str = "fleet-watchdog-token";
 const TOKEN_SECONDS: i64 = 3600;
-/// How long the job's containers wait for the first renewal: far longer than the agent takes between two.
+/// How long the job's containers wait for the first renewal: far longer than a renewal period.
 const START_PROBES: i64 = 300;
 
-/// What the agent has for the side container.
+/// The agent's settings for the side container.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Means<'a> {
     pub image: Option<&'a str>,
     /// How long after the lease's end the last process may end.
     pub fence_grace: Duration,
-    /// How long after it a watchdog has stopped the last one.
+    /// How long after it a watchdog has stopped the last process.
     pub stops_within: Duration,
 }
 
 /// Adds the side container to each pod template of a job.
 ///
 /// # Errors
-/// A pod template in which it could not do its work, no image for it, or an agent that gives it too little time: a
-/// sentence with field, found, allowed.
+/// A pod template in which it cannot work, no image, or a grace period that is too short: a sentence with the
+/// field, the value found and the values allowed.
 pub(crate) fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) -> Result<(), String> {
     let Some(image) = means.image else {
         return Err(
@@ -41,7 +41,7 @@ pub(crate) fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) ->
     };
     if means.fence_grace <= means.stops_within {
         return Err(format!(
-            "fencing Watchdog: found --fence-grace {} of the agent; allowed are more than {} seconds, in which a watchdog \
+            "fencing Watchdog: found --fence-grace {} of the agent; allowed: more than {} seconds, in which a watchdog \
              has stopped its pod",
             means.fence_grace.as_secs(),
             means.stops_within.as_secs()
@@ -50,7 +50,7 @@ pub(crate) fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) ->
     let templates = pod_templates::of(kind, job);
     if templates.is_empty() {
         return Err(format!(
-            "fencing Watchdog: found no pod template in a {kind:?}; allowed are jobs with some"
+            "fencing Watchdog: found no pod template in a {kind:?}; allowed: jobs with some"
         ));
     }
     templates.into_iter().try_for_each(|template| into_template(&template.path, template.value, image))
@@ -58,10 +58,10 @@ pub(crate) fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) ->
 
 fn into_template(path: &str, template: &mut Value, image: &str) -> Result<(), String> {
     if !template["spec"].is_object() {
-        return Err(format!("{path}.spec: found no object; allowed is a pod's spec"));
+        return Err(format!("{path}.spec: found no object; allowed: a pod's spec"));
     }
     let spec = &mut template["spec"];
-    // In the host's process namespace it would stop the node.
+    // In the host's process namespace it would stop the processes of the node.
     if spec["hostPID"] == true {
         return Err(format!("{path}.spec.hostPID: found true; allowed with fencing Watchdog: false"));
     }
@@ -78,9 +78,7 @@ fn into_template(path: &str, template: &mut Value, image: &str) -> Result<(), St
         ("volumes", TOKEN_VOLUME),
     ] {
         if spec[list].as_array().into_iter().flatten().any(|one| one["name"] == name) {
-            return Err(format!(
-                "{path}.spec.{list}: found the name {name:?}; allowed is any but Fleet's own"
-            ));
+            return Err(format!("{path}.spec.{list}: found the name {name:?}; allowed: any but Fleet's own"));
         }
     }
     prepend(spec, "initContainers", container(image));
@@ -89,7 +87,7 @@ fn into_template(path: &str, template: &mut Value, image: &str) -> Result<(), St
         "volumes",
         json!({"name": CONTAINER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
     );
-    // The pod's own account, also where its token is not mounted by itself.
+    // The pod's own account, even if its token is not mounted automatically.
     prepend(
         spec,
         "volumes",
@@ -109,7 +107,7 @@ fn container(image: &str) -> Value {
         "env": [{"name": IN_POD_VARIABLE, "value": "true"}],
         "startupProbe": {
             "exec": {"command": ["/watchdog", "check"]}, "periodSeconds": 1, "failureThreshold": START_PROBES},
-        // Signals to processes of other users need root and this one capability.
+        // Signals to processes of other users require root and this capability.
         "securityContext": {
             "runAsUser": 0, "runAsNonRoot": false, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"], "add": ["KILL"]}},
@@ -186,7 +184,7 @@ mod tests {
         check(
             json!({"volumes": [{"name": CONTAINER}]}),
             Some("i"),
-            &format!("{worker}.volumes: found the name \"{CONTAINER}\"; allowed is any but Fleet's own"),
+            &format!("{worker}.volumes: found the name \"{CONTAINER}\"; allowed: any but Fleet's own"),
         );
         check(
             json!({}),
@@ -197,7 +195,7 @@ mod tests {
         let short = Means { fence_grace: Duration::from_secs(15), ..means(Some("i")) };
         let refused = watchdog(WorkloadKind::PyTorchJob, &mut pytorch(json!({})), short).unwrap_err();
         assert!(
-            refused.contains("found --fence-grace 15 of the agent; allowed are more than 15 seconds"),
+            refused.contains("found --fence-grace 15 of the agent; allowed: more than 15 seconds"),
             "{refused}"
         );
     }

@@ -1,14 +1,14 @@
-//! What the loops of this room look at.
+//! Keys of the work queue.
 
 use fleet_agent_ground::key_of;
 use kube::{api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
 
-/// What is to be looked at.
+/// Something to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Work(String),
-    /// An object in the member that Fleet made and that may belong to no Work any more.
+    /// An object in the member that Fleet created and that may belong to no Work any more.
     Leftover(ObjectId),
     /// A job that must not run while this cluster is cut off.
     Fence(ObjectId),

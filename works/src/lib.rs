@@ -1,7 +1,9 @@
-//! Works: applies what the hub wants in this member, reports how it fares, and removes it again.
+//! Works: applies what the hub sends to this member, reports its status, and removes it again.
 //!
-//! `watches` → `state` → `desired` and `report`, which decide as pure functions → `apply` and `cleanup`, which write; `fence` stops fenced jobs while the cluster is cut off; `epochs` remembers what must not begin
-//! again. Deliberately absent: choosing what to apply (the hub's), running jobs (`job-controllers` or the member's operators).
+//! `watches` → `state` → `desired` and `report`, which decide as pure functions → `apply` and `cleanup`,
+//! which write. `fence` stops fenced jobs while the cluster is cut off; `epochs` records which runs must not
+//! start again. Deliberately absent: choosing what to apply (the hub does), running jobs (`job-controllers`
+//! or the member's operators do).
 
 mod after_end;
 mod apply;
@@ -16,6 +18,7 @@ mod marks;
 mod member;
 mod pod_templates;
 mod report;
+mod rights;
 mod state;
 mod templates;
 #[cfg(test)]
@@ -34,10 +37,10 @@ pub use handles::{Handles, Settings};
 use watches::KNOWN_KINDS;
 use works::Works;
 
-/// Works that are worked on at a time.
+/// Most Works reconciled concurrently.
 const WORKS_IN_FLIGHT: usize = 64;
 
-/// Applies Works until `shutdown` is cancelled. What fails is tried again.
+/// Applies Works until `shutdown` is cancelled. Failures are retried.
 pub fn run(handles: Handles, settings: Settings, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(run_in_place(Arc::new(Works::new(handles, settings, shutdown))))
 }

@@ -1,4 +1,4 @@
-//! What Fleet's marks on an object of the member say, and what its kind is. Pure.
+//! Fleet's marks on objects of the member, and the kinds of these objects. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use fleet_policies::WorkloadKind;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
-/// Annotation on what is not a job: uids of the bindings that need the object, as a sorted comma list. It
-/// is deleted with the last one.
+/// Annotation on objects other than jobs: uids of the bindings that need the object, sorted and separated by
+/// commas. The object is deleted with the last one.
 pub(crate) const BINDINGS_ANNOTATION: &str = "fleet.dev/bindings";
 
 pub(crate) fn kind_of(manifest: &Value) -> WorkloadKind {
@@ -20,7 +20,7 @@ pub(crate) fn is_managed(live: &DynamicObject) -> bool {
     live.labels().get(MANAGED_LABEL).is_some_and(|value| value == "true")
 }
 
-/// The bindings for which an object stands.
+/// The bindings that need an object.
 pub(crate) fn bindings_of(live: &DynamicObject) -> BTreeSet<String> {
     let listed = live.annotations().get(BINDINGS_ANNOTATION).map(String::as_str).unwrap_or_default();
     let listed = listed.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned);
@@ -37,12 +37,12 @@ pub(crate) fn is_fenced_level(live: &DynamicObject) -> bool {
     live.annotations().contains_key(FENCING_ANNOTATION)
 }
 
-/// Whether side containers stop the job's pods when the member's record lapses.
+/// Whether side containers stop the job's pods when the member's record expires.
 pub(crate) fn is_watched(live: &DynamicObject) -> bool {
     live.annotations().get(FENCING_ANNOTATION).is_some_and(|level| level == "Watchdog")
 }
 
-/// Where a kind says that it is to stand still; `None` where it cannot.
+/// Path of the field that suspends a kind; `None` if it has none.
 pub(crate) fn suspend_path(api_version: &str, kind: &str) -> Option<&'static [&'static str]> {
     match (api_version.split('/').next().unwrap_or_default(), kind) {
         ("kubeflow.org", _) => Some(&["spec", "runPolicy", "suspend"]),
@@ -51,7 +51,7 @@ pub(crate) fn suspend_path(api_version: &str, kind: &str) -> Option<&'static [&'
     }
 }
 
-/// `{"spec": {"suspend": value}}` and the like.
+/// A nested object such as `{"spec": {"suspend": value}}`.
 pub(crate) fn at_path(path: &[&str], value: Value) -> Value {
     path.iter().rev().fold(value, |inner, field| json!({*field: inner}))
 }

@@ -1,12 +1,12 @@
-//! Reading and writing objects of the member whose kind is known only at run time.
+//! Reads and writes objects of the member whose kind is known only at run time.
 
 use std::sync::Arc;
 
 use fleet_api::names::AGENT_MANAGER;
 use fleet_informer::without_managers;
-use fleet_mirror::Change;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview};
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
     core::{GroupVersionKind, Request},
     discovery::{ApiResource, oneshot},
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     keys::{KindId, ObjectId},
     marks::is_managed,
+    rights,
     state::Known,
     works::Works,
 };
@@ -24,8 +25,19 @@ use fleet_agent_ground::{CallError, Pod, call, resource};
 
 const IMPERSONATE_USER: http::HeaderName = http::HeaderName::from_static("impersonate-user");
 
+/// The identity that sends a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum As {
+    /// The account that the member's administrator chose for the namespace: for everything that a job
+    /// requests.
+    Account,
+    /// The agent itself: for ending or releasing what Fleet created. An account that loses its rights must
+    /// not keep a run alive.
+    Agent,
+}
+
 impl Works {
-    /// The resource of a kind, from what is known or from the member; its watch is started.
+    /// The resource of a kind, from the cache or from discovery; its watch is started.
     pub(crate) async fn resource_of(self: &Arc<Self>, kind: &KindId) -> Result<ApiResource, CallError> {
         if let Some(resource) = self.state().resource(kind) {
             return Ok(resource);
@@ -44,7 +56,7 @@ impl Works {
         }
     }
 
-    /// The object as it is known; asked for where the watch has not shown everything yet.
+    /// The cached object; read from the member while the watch is not complete.
     pub(crate) async fn object(
         self: &Arc<Self>,
         id: &ObjectId,
@@ -57,13 +69,13 @@ impl Works {
         }
     }
 
-    /// The object as the member has it now, whoever made it.
+    /// The object as the member has it now, whoever created it.
     pub(crate) async fn fetch(
         self: &Arc<Self>,
         id: &ObjectId,
     ) -> Result<Option<Arc<DynamicObject>>, CallError> {
         let resource = match self.resource_of(&id.kind).await {
-            // The member does not know the kind.
+            // The member does not serve the kind.
             Err(error) if error.is_not_found() => return Ok(None),
             resource => resource?,
         };
@@ -74,7 +86,7 @@ impl Works {
         Ok(object)
     }
 
-    /// Creates an object, and its namespace when that is missing.
+    /// Creates an object, and its namespace if that is missing.
     pub(crate) async fn create(
         self: &Arc<Self>,
         id: &ObjectId,
@@ -88,7 +100,7 @@ impl Works {
         let body =
             serde_json::to_vec(&object).map_err(|error| CallError::Api(kube::Error::SerdeError(error)))?;
         let path = Request::new(api.resource_url());
-        let create = || self.written(&id.namespace, path.create(&params, body.clone()));
+        let create = || self.written(As::Account, &id.namespace, path.create(&params, body.clone()));
         let created: DynamicObject = match create().await {
             Err(error) if error.is_not_found() && !id.namespace.is_empty() => {
                 self.create_namespace(&id.namespace).await?;
@@ -101,14 +113,14 @@ impl Works {
         Ok(created)
     }
 
-    /// Sends a write under the rights that the member's administrator chose for the namespace.
     async fn written<T: DeserializeOwned>(
         &self,
+        rights: As,
         namespace: &str,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let mut request = request.map_err(|error| CallError::Api(kube::Error::BuildRequest(error)))?;
-        if let Some(user) = self.settings.permits.user(namespace) {
+        if let Some(user) = self.settings.permits.user(namespace).filter(|_| rights == As::Account) {
             let user = http::HeaderValue::try_from(user)
                 .map_err(|error| CallError::Api(kube::Error::HttpError(error.into())))?;
             request.headers_mut().insert(IMPERSONATE_USER, user);
@@ -125,9 +137,64 @@ impl Works {
         }
     }
 
-    /// Merge patch; `None` when the object is gone.
+    /// Why the member's roles forbid a write with this verb to the applying account; `None` if the rights
+    /// exist and something else has forbidden it.
+    pub(crate) async fn forbidden(
+        self: &Arc<Self>,
+        id: &ObjectId,
+        verb: &str,
+    ) -> Result<Option<String>, CallError> {
+        let resource = self.resource_of(&id.kind).await?;
+        let user = self.settings.permits.user(&id.namespace);
+        let mut review = SelfSubjectAccessReview::default();
+        review.spec.resource_attributes = Some(ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(resource.group.clone()),
+            resource: Some(resource.plural.clone()),
+            namespace: Some(id.namespace.clone()),
+            name: Some(id.name.clone()),
+            ..ResourceAttributes::default()
+        });
+        let body =
+            serde_json::to_vec(&review).map_err(|error| CallError::Api(kube::Error::SerdeError(error)))?;
+        let request = Request::new(SelfSubjectAccessReview::url_path(&(), None));
+        let request = request.create(&PostParams::default(), body);
+        let answer: Result<SelfSubjectAccessReview, _> =
+            self.written(As::Account, &id.namespace, request).await;
+        let asked = rights::Asked { verb, resource: &resource, namespace: &id.namespace };
+        match (answer, user) {
+            (Ok(review), user) if review.status.as_ref().is_some_and(|status| !status.allowed) => {
+                Ok(Some(asked.lacked_by(user.as_deref())))
+            }
+            (Err(error), Some(user)) if error.is_forbidden() => {
+                Ok(Some(rights::may_not_act_as(&user, &error)))
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Ok(None),
+        }
+    }
+
+    /// Applies a change that a job requests; `None` if the object is gone.
+    pub(crate) async fn change(
+        self: &Arc<Self>,
+        id: &ObjectId,
+        patch: &Value,
+    ) -> Result<Option<Arc<DynamicObject>>, CallError> {
+        self.patched(As::Account, id, patch).await
+    }
+
+    /// Merge patch of Fleet's own marks; `None` if the object is gone.
     pub(crate) async fn patch(
         self: &Arc<Self>,
+        id: &ObjectId,
+        patch: &Value,
+    ) -> Result<Option<Arc<DynamicObject>>, CallError> {
+        self.patched(As::Agent, id, patch).await
+    }
+
+    async fn patched(
+        self: &Arc<Self>,
+        rights: As,
         id: &ObjectId,
         patch: &Value,
     ) -> Result<Option<Arc<DynamicObject>>, CallError> {
@@ -136,10 +203,10 @@ impl Works {
         let api = self.api(&resource, &id.namespace);
         let path = Request::new(api.resource_url());
         let request = path.patch(&id.name, &params, &Patch::Merge(patch));
-        match self.written::<DynamicObject>(&id.namespace, request).await {
+        match self.written::<DynamicObject>(rights, &id.namespace, request).await {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => {
-                // What is known may be old; the next look asks the member.
+                // The cache may be outdated; the next reconcile reads from the member.
                 if error.is_conflict() {
                     self.fetch(id).await?;
                 }
@@ -153,8 +220,8 @@ impl Works {
         }
     }
 
-    /// Deletes the object in the background, if it is still this one. A conflict may mean that it is not, and as well
-    /// that the server could not settle a race: it is told, and the next look finds out.
+    /// Deletes the object in the background, if it is still the same one. A conflict means another object, or
+    /// a race in the server: it is returned, and the next reconcile decides.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         id: &ObjectId,
@@ -164,7 +231,7 @@ impl Works {
         let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
         let path = Request::new(self.api(&resource, &id.namespace).resource_url());
-        match self.written::<Value>(&id.namespace, path.delete(&id.name, &params)).await {
+        match self.written::<Value>(As::Agent, &id.namespace, path.delete(&id.name, &params)).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 if error.is_conflict() {
@@ -173,7 +240,7 @@ impl Works {
                 Err(error)
             }
             Ok(answer) => {
-                // The answer is the object where it stays for its finalizers, else a Status.
+                // The answer is the object if finalizers keep it, otherwise a Status.
                 if answer["kind"] != "Status"
                     && let Ok(object) = serde_json::from_value(answer)
                 {
@@ -199,17 +266,18 @@ impl Works {
         }
     }
 
-    /// Takes in an answer of the member, if the object is one of those that are watched.
+    /// Updates the cache from an answer of the member, if the object is watched.
     fn keep(&self, id: &ObjectId, object: Arc<DynamicObject>) {
         if !is_managed(&object) {
             self.state().drop_object(id);
             return;
         }
-        // One without finalizers that is being deleted is gone already; the watch says so.
+        // An object without finalizers that is being deleted is gone already; the watch reports it.
         let is_ending = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
         if !is_ending {
             let object = without_managers(Arc::unwrap_or_clone(object));
-            self.state().take_objects(&id.kind, Change::Answer(object));
+            let keys = self.state().update_object(id, object);
+            self.add(keys);
         }
     }
 }

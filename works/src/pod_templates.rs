@@ -1,14 +1,14 @@
-//! Where the pod templates of each kind of job stand. Pure.
+//! Paths of the pod templates of each kind of job. Pure.
 
 use fleet_policies::WorkloadKind;
 use serde_json::Value;
 
 pub(crate) struct PodTemplate<'v> {
-    /// What it is for, as reservations name it.
+    /// Its component, as reservations name it.
     pub component: String,
     /// Such as `spec.tasks[0].template`.
     pub path: String,
-    /// Not always an object.
+    /// May be any JSON value.
     pub value: &'v mut Value,
 }
 

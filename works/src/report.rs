@@ -1,7 +1,10 @@
-//! The status of a Work, from what stands in the member. Pure.
+//! The status of a Work, from the objects in the member. Pure.
 
 use fleet_api::work::{ManifestIdentifier, ManifestStatus, Work, WorkStatus};
-use fleet_policies::workload::{health, outcome};
+use fleet_policies::{
+    nesting,
+    workload::{health, outcome},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::DynamicObject;
@@ -13,7 +16,7 @@ use crate::marks::{epoch_of, kind_of};
 /// The one condition type of a Work's status.
 const APPLIED: &str = "Applied";
 
-/// How applying went.
+/// Result of applying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     Yes,
@@ -43,8 +46,8 @@ impl Reason {
     }
 }
 
-/// The status of the Work, from its old one, how applying went (`None`: it was not tried), and the
-/// objects of the Work that stand in the member, by position.
+/// The new status of the Work, from its old status, the result of applying (`None`: not tried), and the
+/// Work's objects in the member by position.
 pub(crate) fn status(
     work: &Work,
     applied: Option<&Applied>,
@@ -56,18 +59,18 @@ pub(crate) fn status(
         set_applied(&mut status, applied, work.metadata.generation, now);
     }
     for (ordinal, (manifest, object)) in work.spec.workload.manifests.iter().zip(objects).enumerate() {
-        // What is gone keeps its last status: the end of a job may have been its last word.
+        // A deleted object keeps its last status, which may have the result of the job.
         let Some(object) = object else { continue };
         let found = &object.data["status"];
         let is_governed = ordinal == 0;
-        if !is_governed && found.as_object().is_none_or(|fields| fields.is_empty()) {
+        if !is_governed && !is_said(found) {
             continue;
         }
         let entry = ManifestStatus {
             identifier: identifier(ordinal, manifest),
-            status: if found.is_object() { found.clone() } else { Value::Null },
+            status: if is_said(found) { reportable(found, object) } else { Value::Null },
             health: Some(format!("{:?}", health(kind_of(manifest), found))),
-            // Only where the status says which generation it is of: elsewhere it would be a write for nothing.
+            // Only if the status has an observed generation; otherwise this would be a useless write.
             generation: object.metadata.generation.filter(|_| found["observedGeneration"].is_i64()),
         };
         let at = status.manifest_statuses.iter().position(|one| one.identifier.ordinal == ordinal as i64);
@@ -84,7 +87,26 @@ pub(crate) fn status(
     status
 }
 
-/// Nothing was said of it yet.
+/// A status as the hub accepts it: without what is nested too deeply. Any controller in the member may write it.
+fn reportable(status: &Value, object: &DynamicObject) -> Value {
+    let mut status = status.clone();
+    if nesting::cut(&mut status, nesting::MAX) {
+        tracing::warn!(
+            namespace = object.metadata.namespace,
+            name = object.metadata.name,
+            "status: found more than {} levels of nested objects and lists; what is deeper is not reported",
+            nesting::MAX
+        );
+    }
+    status
+}
+
+/// Whether a status has any content.
+pub(crate) fn is_said(status: &Value) -> bool {
+    status.as_object().is_some_and(|fields| !fields.is_empty())
+}
+
+/// Whether nothing was reported for the Work yet.
 pub(crate) fn is_unreported(work: &Work) -> bool {
     work.status.as_ref().is_none_or(|status| status.conditions.is_empty())
 }
@@ -102,7 +124,7 @@ pub(crate) fn has_ended(work: &Work) -> bool {
 
 fn set_applied(status: &mut WorkStatus, applied: &Applied, generation: Option<i64>, now: Timestamp) {
     let (value, reason, message) = match applied {
-        Applied::Yes => ("True", "AppliedSuccessful", "every manifest stands in the member"),
+        Applied::Yes => ("True", "AppliedSuccessful", "every manifest is applied in the member"),
         Applied::No { reason, message } => ("False", reason.as_str(), message.as_str()),
     };
     let old = status.conditions.iter().find(|condition| condition.type_ == APPLIED);
@@ -133,5 +155,25 @@ fn identifier(ordinal: usize, manifest: &Value) -> ManifestIdentifier {
         kind: text(&manifest["kind"]),
         namespace: text(&manifest["metadata"]["namespace"]),
         name: text(&manifest["metadata"]["name"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_nested_too_deeply_is_not_reported() {
+        let deep = (0..90).fold(json!(1), |value, _| json!({"a": value}));
+        let job = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}});
+        let mut object: DynamicObject = serde_json::from_value(job.clone()).unwrap();
+        let conditions = json!([{"type": "Succeeded", "status": "True"}]);
+        object.data["status"] = json!({"conditions": conditions, "deep": deep});
+        let mut work = Work::new("w", fleet_api::work::WorkSpec::default());
+        work.spec.workload.manifests = vec![job];
+        let reported = super::status(&work, None, &[Some(Arc::new(object))], Timestamp::UNIX_EPOCH);
+        let said = &reported.manifest_statuses[0].status;
+        assert_eq!((nesting::levels(said), &said["conditions"]), (nesting::MAX, &conditions));
     }
 }

@@ -1,5 +1,5 @@
-//! What the watches show: Works, the objects of the member that Fleet made, and pods by owner; with the
-//! indexes that say what has to be looked at after a change.
+//! Cache of the watches: Works, objects of the member that Fleet created, and pods by owner; with indexes for
+//! what must be reconciled after a change.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,32 +21,33 @@ use crate::{
     keys::{Key, KindId, ObjectId},
     marks::{bindings_of, epoch_of, is_fenced_level},
 };
-use fleet_agent_ground::{Pod, Turn, check, controller_of, key_of, take};
+use fleet_agent_ground::{Pod, Turn, check, controller_of, is_same_but_status, key_of, take};
 
-/// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
+/// Most bindings whose epochs are kept in memory, besides those of present Works; as many as the member
+/// stores.
 const EPOCHS_CAPACITY: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub works_synced: bool,
     pub pods_synced: bool,
-    /// Once nothing ran here that no Work named.
+    /// Whether, at some time, every run here had a Work.
     pub is_sorted: bool,
     works: Mirror<Arc<Work>>,
-    /// Works that name an object.
+    /// Works that reference an object.
     by_object: BTreeMap<ObjectId, BTreeSet<String>>,
-    /// How many Works there are of a binding.
+    /// Number of Works of a binding.
     bindings: BTreeMap<String, usize>,
     kinds: BTreeMap<KindId, Kind>,
     pods: Mirror<Arc<Pod>>,
     pods_by_owner: BTreeMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
     epochs: BTreeMap<String, Epoch>,
-    /// Uids of pods that have been asked to stop because the cluster is cut off.
+    /// Uids of pods that were deleted because the cluster is cut off.
     stopping: BTreeSet<String>,
     epochs_order: VecDeque<String>,
-    /// Until when reports of Works wait that are not final.
+    /// When delayed reports of Works are due.
     held_reports: BTreeMap<String, Instant>,
-    /// Patches that changed nothing the next comparison would see; not sent again.
+    /// Patches without a visible effect; not sent again.
     settled: BTreeMap<ObjectId, String>,
 }
 
@@ -55,15 +56,15 @@ struct Kind {
     resource: ApiResource,
     objects: Mirror<Arc<DynamicObject>>,
     is_synced: bool,
-    /// The member does not serve the kind, so far: there are none.
+    /// The member does not serve the kind so far, so there are no objects.
     is_unserved: bool,
 }
 
-/// What is known of an object without asking.
+/// The cached state of an object.
 pub(crate) enum Known {
     Object(Arc<DynamicObject>),
     Absent,
-    /// The watch of its kind has not shown everything yet.
+    /// The watch of its kind is not complete yet.
     Unknown,
 }
 
@@ -72,7 +73,7 @@ impl State {
         self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// How long the Work's report still waits, of a wait that begins now unless one has begun before; `None` when it is
+    /// How long the Work's report is still delayed; the delay begins with the first call. `None` when it is
     /// over.
     pub fn hold_report(&mut self, name: &str, wait: Duration) -> Option<Duration> {
         let now = Instant::now();
@@ -85,7 +86,7 @@ impl State {
         self.held_reports.remove(name);
     }
 
-    /// Takes in what is told of Works.
+    /// Applies changes of Works.
     pub fn take_works(&mut self, change: Change<Work>) -> Vec<Key> {
         let is_listing = change.is_listing();
         let turns = take(&mut self.works, change);
@@ -97,12 +98,12 @@ impl State {
         keys
     }
 
-    /// How often the hub's store was seen to go back in time.
+    /// Number of restores of the hub's store seen so far.
     pub fn epoch_of_works(&self) -> fleet_mirror::Epoch {
         self.works.epoch()
     }
 
-    /// Takes in a listing that was asked for beside the feed's.
+    /// Applies a list that was requested beside the feed's.
     pub fn check_works(&mut self, listing: Listing<Work>) -> Vec<Key> {
         let turns = check(&mut self.works, listing);
         self.turn_works(turns)
@@ -132,14 +133,19 @@ impl State {
         Key::Work(name)
     }
 
-    /// Takes in the answer to a write of our own, when the Work is still there.
-    pub fn update_work(&mut self, work: Work) {
-        if self.works.get(&key_of(&work)).is_some_and(|known| known.metadata.uid == work.metadata.uid) {
-            self.take_works(Change::Answer(work));
+    /// Applies the answer to a write of the status, if the Work still exists. Returns the Work if the answer
+    /// shows a change that the hub made meanwhile: the watch does not report it again.
+    pub fn update_work(&mut self, work: Work) -> Vec<Key> {
+        let Some(known) = self.works.get(&key_of(&work)) else { return Vec::new() };
+        if known.metadata.uid != work.metadata.uid {
+            return Vec::new();
         }
+        let is_same = is_same_but_status(&**known, &work);
+        let keys = self.take_works(Change::Answer(work));
+        if is_same { Vec::new() } else { keys }
     }
 
-    /// What a Work named may be left over.
+    /// Objects of the Work may be left over.
     fn end_work(&mut self, old: &Work) -> Vec<Key> {
         self.held_reports.remove(&old.name_any());
         self.unindex(old);
@@ -175,12 +181,12 @@ impl State {
         self.bindings.contains_key(uid)
     }
 
-    /// The newest epoch ever seen of a binding.
+    /// The newest epoch seen of a binding.
     pub fn newest_epoch(&self, binding_uid: &str) -> Option<Epoch> {
         self.epochs.get(binding_uid).copied()
     }
 
-    /// The run of this epoch is over; returns the newest one, to be kept.
+    /// Closes the run of this epoch; returns the newest epoch, to be stored.
     pub fn close_epoch(&mut self, binding_uid: &str, number: i64) -> Epoch {
         let closed = Epoch { number, is_closed: true };
         self.see_epoch(binding_uid, closed);
@@ -202,7 +208,7 @@ impl State {
             return;
         }
         if self.epochs_order.len() >= EPOCHS_CAPACITY {
-            // The oldest goes, unless its Work stands; then it is young again.
+            // The oldest is dropped, unless its Work exists; then it is kept as a new one.
             if let Some(oldest) = self.epochs_order.pop_front() {
                 if self.bindings.contains_key(&oldest) {
                     self.epochs_order.push_back(oldest);
@@ -242,7 +248,7 @@ impl State {
         }
     }
 
-    /// Takes in what is told of the objects of a kind. Returns who has to look, and what of them is new.
+    /// Applies changes of the objects of a kind. Returns what to reconcile, and the objects that are new.
     pub fn take_objects(
         &mut self,
         kind: &KindId,
@@ -272,14 +278,30 @@ impl State {
         (keys, fresh)
     }
 
-    /// Forgets an object that Fleet's marks have been taken off.
+    /// Applies the answer to an own request. Returns the Works that reference the object if the answer shows a
+    /// change that others made meanwhile: the watch does not report it again.
+    pub fn update_object(&mut self, id: &ObjectId, object: DynamicObject) -> Vec<Key> {
+        let foreign = match self.object(id) {
+            Known::Object(known) => {
+                known.metadata.uid != object.metadata.uid
+                    || known.metadata.deletion_timestamp != object.metadata.deletion_timestamp
+                    || known.metadata.finalizers != object.metadata.finalizers
+                    || known.data["status"] != object.data["status"]
+            }
+            // The caller created it, or read it to act on it.
+            Known::Absent | Known::Unknown => false,
+        };
+        let (keys, _) = self.take_objects(&id.kind, Change::Answer(object));
+        if foreign { keys } else { Vec::new() }
+    }
+
+    /// Drops an object from which Fleet's marks were removed.
     pub fn drop_object(&mut self, id: &ObjectId) {
         if let Some(kind) = self.kinds.get_mut(&id.kind) {
             kind.objects.forget(&id.key());
         }
     }
 
-    /// Who has to look after a change of the object.
     /// Whether an object is a job of Fleet's that says it is over.
     pub fn job_has_ended(&self, id: &ObjectId) -> bool {
         let Known::Object(job) = self.object(id) else { return false };
@@ -287,7 +309,7 @@ impl State {
         outcome(kind, &job.data["status"]).is_some()
     }
 
-    /// Works that name an object; without one, the object may be a leftover.
+    /// Works that reference an object; without one, the object may be a leftover.
     pub fn interested(&self, id: &ObjectId) -> Vec<Key> {
         match self.by_object.get(id) {
             Some(names) => names.iter().cloned().map(Key::Work).collect(),
@@ -296,7 +318,7 @@ impl State {
         }
     }
 
-    /// Objects some binding of which has no Work.
+    /// Objects with a binding that has no Work.
     pub fn leftovers(&self) -> Vec<Key> {
         if !self.works_synced {
             return Vec::new();
@@ -313,8 +335,8 @@ impl State {
         found.into_iter().map(Key::Leftover).collect()
     }
 
-    /// Whether all has been listed and no run is left of which no Work is known. A run whose object is held until its
-    /// pods are gone counts as long.
+    /// Whether everything has been listed and every run has a Work. A run whose object is kept until its pods
+    /// are gone counts until then.
     pub fn is_sorted_out(&self) -> bool {
         let is_listed = |kind: &Kind| kind.is_synced || kind.is_unserved;
         if !self.works_synced || !self.pods_synced || !self.kinds.values().all(is_listed) {
@@ -333,7 +355,7 @@ impl State {
         }
     }
 
-    /// Takes in what is told of pods. Returns who has to look, and the owners of those that are new.
+    /// Applies changes of pods. Returns what to reconcile, and the owners of new pods.
     pub fn take_pods(&mut self, change: Change<Pod>) -> (Vec<Key>, Vec<ObjectId>) {
         let (mut keys, mut owners) = (Vec::new(), Vec::new());
         for turn in take(&mut self.pods, change.map(Pod::outline)) {
@@ -361,7 +383,7 @@ impl State {
         found
     }
 
-    /// Whether the pod has not been asked to stop yet.
+    /// Whether the pod has not been deleted yet.
     pub fn ask_to_stop(&mut self, pod_uid: &str) -> bool {
         self.stopping.insert(pod_uid.to_owned())
     }
@@ -384,10 +406,10 @@ impl State {
         self.interested(&owner)
     }
 
-    /// The pods an object of that name controls or did control; with `uid`, only of that one.
+    /// The pods that an object of that name controls or controlled; with `uid`, only of that object.
     pub fn pods_of(&self, owner: &ObjectId, uid: Option<&str>) -> Vec<Arc<Pod>> {
         let pods = self.pods_by_owner.get(owner).into_iter().flat_map(BTreeMap::values);
-        // A further object between them has a uid of its own.
+        // Pods of an intermediate object have its uid as owner.
         let of_uid = |pod: &&Arc<Pod>| {
             uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid))
                 || named_job(pod).is_some()
@@ -408,7 +430,7 @@ fn open(number: i64) -> Epoch {
     Epoch { number, is_closed: false }
 }
 
-/// The job that a pod is of: the one that its template names, else what controls it.
+/// The job of a pod: the one named by its template, else its controller.
 fn owner_of(pod: &Pod) -> Option<ObjectId> {
     let owner = controller_of(&pod.metadata)?;
     let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
@@ -422,7 +444,7 @@ fn owner_of(pod: &Pod) -> Option<ObjectId> {
     })
 }
 
-/// The job whose template the pod was made from, when a further object stands between them.
+/// The job named by the pod's template, if there is an intermediate object.
 fn named_job(pod: &Pod) -> Option<ObjectId> {
     let owner = controller_of(&pod.metadata)?;
     let named = pod.metadata.annotations.as_ref()?.get(JOB_ANNOTATION)?;
@@ -451,6 +473,44 @@ mod tests {
         work.metadata.uid = Some(name.to_owned());
         work.metadata.resource_version = Some(version.to_owned());
         work
+    }
+
+    /// The hub deletes a Work while its status is being written: the answer is the first to show it.
+    #[test]
+    fn a_change_that_only_an_answer_shows_is_acted_on() {
+        let mut state = State::default();
+        state.take_works(Change::Reset(vec![work("one", "1")].into()));
+        let mut answer = work("one", "2");
+        answer.status = Some(fleet_api::work::WorkStatus { live_pods: Some(1), ..Default::default() });
+        assert_eq!(state.update_work(answer.clone()), []);
+        answer.metadata.resource_version = Some("4".to_owned());
+        answer.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
+        assert_eq!(state.update_work(answer.clone()), [Key::Work("one".to_owned())]);
+        assert_eq!(state.take_works(Change::Apply(answer)), [], "the watch has nothing newer");
+    }
+
+    #[test]
+    fn a_state_that_only_an_answer_shows_is_acted_on() {
+        let resource = fleet_agent_ground::resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+        let (kind, mut state) = (KindId::of(&resource), State::default());
+        state.add_kind(kind.clone(), resource.clone());
+        let job = |version: &str, data: serde_json::Value| {
+            let mut job = DynamicObject::new("job", &resource).within("team").data(data);
+            job.metadata.uid = Some("uid".to_owned());
+            job.metadata.resource_version = Some(version.to_owned());
+            job
+        };
+        let id = ObjectId::of_object(&kind, &job("1", serde_json::json!({})));
+        let mut work = work("one", "1");
+        work.spec.workload.manifests =
+            vec![serde_json::json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+                "metadata": {"name": "job", "namespace": "team"}})];
+        state.take_works(Change::Reset(vec![work].into()));
+        state.take_objects(&kind, Change::reset(vec![job("1", serde_json::json!({}))]));
+        let labelled = job("2", serde_json::json!({"spec": {"a": 1}}));
+        assert_eq!(state.update_object(&id, labelled), [], "what the agent itself wrote");
+        let ended = job("4", serde_json::json!({"spec": {"a": 1}, "status": {"startTime": "x"}}));
+        assert_eq!(state.update_object(&id, ended), [Key::Work("one".to_owned())]);
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Pod templates of a job for which places are reserved: marks by which the pods, whoever makes them, are known as the
-//! job's, take its places and are bound as one gang.
+//! Marks on the pod templates of a job with reserved places. They identify the pods as the job's, whoever
+//! creates them, so that they take its places and are bound as one gang.
 //!
-//! Pure. Marks are put on when the job is made; one that stands keeps those it was made with ([`as_made`]), because
-//! templates of most kinds cannot be changed.
+//! Pure. Marks are added when the job is created; an existing job keeps its marks ([`as_made`]), because
+//! templates of most kinds are immutable.
 
 use std::collections::BTreeSet;
 
 use fleet_api::{
     names::{
-        COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, JOB_ANNOTATION, PLACES_GATE,
-        RESERVATION_ANNOTATION,
+        COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, INCREMENTAL_ANNOTATION, JOB_ANNOTATION,
+        PLACES_GATE, RESERVATION_ANNOTATION,
     },
     policy::PodScheduling,
     work::WorkSpec,
@@ -21,25 +21,25 @@ use serde_json::{Value, json};
 use crate::{marks::kind_of, pod_templates};
 use fleet_agent_ground::JobController;
 
-/// The scheduler of pods that name none.
+/// The scheduler of pods without a scheduler name.
 const MEMBERS_OWN: &str = "default-scheduler";
-/// The scheduler of a Volcano Job that names none.
+/// The scheduler of Volcano Jobs without a scheduler name.
 const VOLCANO: &str = "volcano";
-/// The agent's scheduler in pod templates, where it serves that name.
+/// Name of the agent's scheduler in pod templates, if it serves that name.
 const FLEET: &str = "fleet";
-/// Annotations that [`made`] puts on templates.
+/// Annotations that [`made`] adds to templates.
 const MARKS: [&str; 4] = [GANG_ANNOTATION, GANG_SIZE_ANNOTATION, RESERVATION_ANNOTATION, JOB_ANNOTATION];
 
-/// What the agent does in its member.
+/// The agent's settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served<'a> {
-    /// Whose pods its scheduler binds.
+    /// Scheduler names whose pods it binds.
     pub scheduler_names: &'a BTreeSet<String>,
-    /// Kinds whose pods it makes itself.
+    /// Kinds whose pods it creates itself.
     pub controllers: &'a BTreeSet<JobController>,
 }
 
-/// The job as it is to be made: `wanted` with marks on its pod templates.
+/// The job to create: `wanted` with marks on its pod templates.
 pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Value {
     let kind = kind_of(&wanted);
     let scheduling = spec.pod_scheduling.unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         return wanted;
     }
     let Some(size) = gang_size(kind, &wanted) else { return wanted };
-    // Objects of two kinds may have one name; their bindings have not.
+    // Objects of two kinds may have the same name, but their bindings may not.
     let gang = spec.binding.name.as_str();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&wanted["metadata"]["name"]);
@@ -62,14 +62,14 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         match scheduling {
             PodScheduling::Gates if !is_served => gate(template),
             _ if is_served => {}
-            // Without a name the agent binds nothing here.
+            // Without a scheduler name the agent binds nothing here.
             _ => {
                 if let Some(scheduler) = substitute(served.scheduler_names) {
                     template["spec"]["schedulerName"] = scheduler.into();
                 }
             }
         }
-        // The agent's own controllers mark the pods they make.
+        // The agent's own controllers mark the pods that they create.
         if makes_pods && is_served {
             continue;
         }
@@ -82,7 +82,8 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
     wanted
 }
 
-/// The job as one that stands is compared to: `wanted` with the scheduler and the marks of `live`'s templates.
+/// The form to which an existing job is compared: `wanted` with the scheduler and the marks of `live`'s
+/// templates.
 pub(crate) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
     let kind = kind_of(&wanted);
     if !kind.is_job() {
@@ -110,15 +111,19 @@ pub(crate) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
     wanted
 }
 
-/// Every pod template that is an object, with the component that it is for.
+/// Every pod template that is an object, with its component.
 fn templates(kind: WorkloadKind, job: &mut Value) -> Vec<(String, &mut Value)> {
     let all = pod_templates::of(kind, job).into_iter().filter(|template| template.value.is_object());
     all.map(|template| (template.component, template.value)).collect()
 }
 
-/// How many pods must be there before any is bound. A launcher that is made once the workers run cannot be waited for.
+/// How many pods must exist before any is bound. A launcher that is created after the workers run cannot be
+/// waited for.
 fn gang_size(kind: WorkloadKind, job: &Value) -> Option<i64> {
     let components = components(kind, job).ok()?;
+    if job["metadata"]["annotations"][INCREMENTAL_ANNOTATION] == "true" {
+        return Some(1);
+    }
     let waits =
         kind == WorkloadKind::MPIJob && job["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady";
     let counted = components.iter().filter(|component| !(waits && component.name == "Launcher"));
@@ -127,7 +132,7 @@ fn gang_size(kind: WorkloadKind, job: &Value) -> Option<i64> {
     Some(least.filter(|least| *least > 0).unwrap_or(all).max(1))
 }
 
-/// The scheduler of pods whose template names none.
+/// The scheduler of pods whose template has no scheduler name.
 fn own_scheduler(kind: WorkloadKind, job: &Value) -> String {
     if kind != WorkloadKind::VolcanoJob {
         return MEMBERS_OWN.to_owned();
@@ -136,10 +141,10 @@ fn own_scheduler(kind: WorkloadKind, job: &Value) -> String {
     named.unwrap_or(VOLCANO).to_owned()
 }
 
-/// The name by which the agent's scheduler takes a pod over.
+/// The name by which the agent's scheduler takes over a pod.
 fn substitute(served: &BTreeSet<String>) -> Option<&str> {
     let named = served.iter().map(String::as_str);
-    // Volcano's pods are described by PodGroups, which these have none of.
+    // Volcano expects PodGroups, which these pods do not have.
     named.clone().find(|name| *name == FLEET).or_else(|| named.clone().find(|name| *name != VOLCANO))
 }
 
@@ -277,7 +282,10 @@ mod tests {
         check(mpi("WaitForWorkersReady"), "2", &["Launcher", "Worker"]);
         let batch = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "b"},
             "spec": {"parallelism": 4, "completions": 2, "template": template}});
-        check(batch, "2", &["job"]);
+        check(batch.clone(), "2", &["job"]);
+        let mut one_by_one = batch;
+        one_by_one["metadata"]["annotations"] = json!({INCREMENTAL_ANNOTATION: "true"});
+        check(one_by_one, "1", &["job"]);
         let volcano = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"},
             "spec": {"minAvailable": 2, "tasks": [{"replicas": 3, "template": template},
                 {"name": "w", "replicas": 1, "template": template}]}});

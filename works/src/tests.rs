@@ -7,7 +7,9 @@ use std::{
 };
 
 use fleet_agent_fixture::Fixture;
-use fleet_agent_ground::{Clock, HoldRequest, LeaseClock, Owned, Permits, Reservations, Sorted, Terms};
+use fleet_agent_ground::{
+    AgentMetrics, Clock, HoldRequest, LeaseClock, Owned, Permits, Reservations, Sorted, Terms,
+};
 use fleet_api::{
     Work,
     names::{RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION, WORK_FINALIZER},
@@ -66,6 +68,7 @@ fn run(fixture: &Fixture, permits: Permits) -> mpsc::Receiver<HoldRequest> {
         hub,
         member,
         clock: Clock::start(),
+        counts: AgentMetrics::default().of("east"),
         lease: LeaseClock::held(),
         owned: Owned::default(),
         places,
@@ -387,6 +390,22 @@ async fn refused(fixture: &Fixture, work: Work, reason: &str) -> String {
     found.status.unwrap().conditions[0].message.clone()
 }
 
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |value, _| json!({"a": value}))
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_not_applied() {
+    let fixture = start().await;
+    let mut deep = work("deep", 1, vec![job()]);
+    deep.spec.workload.manifests[0]["spec"]["deep"] = nested(63);
+    let message = refused(&fixture, deep, "NotPermitted").await;
+    assert_eq!(
+        message,
+        "spec.workload.manifests[0]: found 65 levels of nested objects and lists; allowed: 64"
+    );
+}
+
 /// What the hub's overrides once made of a tenant's objects: each was applied with the agent's own rights.
 #[tokio::test]
 async fn a_work_reaches_no_further_than_its_binding() {
@@ -397,13 +416,13 @@ async fn a_work_reaches_no_further_than_its_binding() {
     let message = refused(&fixture, elsewhere, "NotPermitted").await;
     assert_eq!(
         message,
-        "spec.workload.manifests[1].metadata.namespace: found \"kube-system\"; allowed is the binding's, default"
+        "spec.workload.manifests[1].metadata.namespace: found \"kube-system\"; allowed: the binding's, default"
     );
 
     let mut renamed = work("renamed", 1, vec![job()]);
     renamed.spec.workload.manifests[0]["metadata"]["name"] = "second".into();
     let message = refused(&fixture, renamed, "NotPermitted").await;
-    assert!(message.ends_with("allowed is the object of binding a-pytorchjob"), "{message}");
+    assert!(message.ends_with("allowed: the object of binding a-pytorchjob"), "{message}");
 
     let cluster_admin = object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "default");
     let message = refused(&fixture, work("admin", 1, vec![cluster_admin]), "NotPermitted").await;
@@ -430,14 +449,47 @@ async fn overwriting_needs_the_members_consent() {
     assert_eq!(after.metadata.resource_version, before.metadata.resource_version, "untouched");
 }
 
-/// Objects are made, changed and deleted as before. The server of this test grants everything, so whose rights decide
-/// is not shown here.
+/// Grants the account `fleet` of namespace `default` these verbs on ConfigMaps.
+async fn grant(fixture: &Fixture, verb: &str) {
+    let api = "rbac.authorization.k8s.io";
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}]);
+    let meta = json!({"name": verb, "namespace": "default"});
+    let role = json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": meta, "rules": rules});
+    fixture.create(&fixture.member, api, "v1", "roles", role).await;
+    let binding = json!({"apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": meta,
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": verb},
+        "subjects": [{"kind": "ServiceAccount", "name": "fleet", "namespace": "default"}]});
+    fixture.create(&fixture.member, api, "v1", "rolebindings", binding).await;
+}
+
 #[tokio::test]
-async fn objects_are_written_under_the_account_that_the_administrator_names() {
+async fn what_is_applied_under_an_account_is_bounded_by_the_members_roles() {
+    let fixture = Fixture::with_roles().await;
     let impersonate = Some("system:serviceaccount:{namespace}:fleet".to_owned());
-    let fixture = start_with(Permits { impersonate, ..Permits::default() }).await;
-    submit(&fixture, work("w", 1, vec![config()])).await;
+    let holds = run(&fixture, Permits { impersonate, ..Permits::default() });
+    let fixture = Bed { fixture, holds };
+    let may_not = |verb: &str| {
+        format!(
+            "system:serviceaccount:default:fleet (--impersonate) may not {verb} configmaps in namespace default of the \
+             member; allowed with a role for ServiceAccount default/fleet that has {verb} on configmaps"
+        )
+    };
+    let message = refused(&fixture, work("w", 1, vec![config()]), "NotPermitted").await;
+    assert!(message.ends_with(&may_not("create")), "{message}");
+    grant(&fixture, "create").await;
+    let touch = |patch: Value| {
+        let works = works(&fixture);
+        async move { works.patch("w", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap() }
+    };
+    touch(json!({"metadata": {"annotations": {"looked": "again"}}})).await;
     wait_applied(&fixture, "w", "True", "AppliedSuccessful").await;
+    let mut other = config();
+    other["data"]["k"] = "other".into();
+    touch(json!({"spec": {"workload": {"manifests": [other]}}})).await;
+    let work = wait_applied(&fixture, "w", "False", "NotPermitted").await;
+    let message = &work.status.unwrap().conditions[0].message;
+    assert!(message.ends_with(&may_not("patch")), "{message}");
+    // What Fleet has made it takes away by its own right.
     works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
     fixture.wait_gone("configmaps", "c").await;
 }

@@ -1,4 +1,4 @@
-//! The watches of this room: Works, pods, and the objects of the member that Fleet made.
+//! The watches of this crate: Works, pods, and the objects of the member that Fleet created.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::{
     works::Works,
 };
 
-/// The kinds whose plural is known, watched from the start so that leftovers of a Work that vanished
-/// while the agent was away are found.
+/// Kinds with a known plural. They are watched from the start, so leftovers of Works that were deleted while
+/// the agent was away are found.
 pub(crate) const KNOWN_KINDS: [(&str, &str, &str, &str); 12] = [
     ("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
     ("kubeflow.org", "v1", "TFJob", "tfjobs"),
@@ -32,7 +32,7 @@ pub(crate) const KNOWN_KINDS: [(&str, &str, &str, &str); 12] = [
 ];
 
 impl Works {
-    /// Looks at Works once this agent speaks for the cluster and knows what must not begin again.
+    /// Reconciles Works once this agent speaks for the cluster and knows the closed epochs.
     pub async fn begin_with_hub(self: Arc<Self>) {
         let mut backoff = Backoff::new(&self.name("epochs"));
         loop {
@@ -49,7 +49,7 @@ impl Works {
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read the epochs kept in the member; trying again")
+                    tracing::warn!(%error, "cannot read the epochs kept in the member; retrying")
                 }
             }
             backoff.wait().await;
@@ -57,7 +57,7 @@ impl Works {
         self.handles.lease.renewed().await;
         self.handles.hub.source.begin().await;
         while let Err(error) = self.handles.terms.begin().await {
-            tracing::warn!(%error, "cannot note in the member which incarnation the hub is; trying again");
+            tracing::warn!(%error, "cannot store the hub's incarnation in the member; retrying");
             backoff.wait().await;
         }
         self.watch_hub();
@@ -79,7 +79,7 @@ impl Works {
         self.watches().spawn(following);
     }
 
-    /// Starts the watch over the objects of a kind that Fleet made, once.
+    /// Starts the watch of the objects of a kind that Fleet created, once.
     pub fn watch_kind(self: &Arc<Self>, resource: ApiResource) {
         let kind = KindId::of(&resource);
         if !self.state().add_kind(kind.clone(), resource.clone()) {
@@ -94,7 +94,7 @@ impl Works {
         self.watches().spawn(follow(feed, self.shutdown.clone(), on_change));
     }
 
-    /// Tells the hub, with the next renewal of the lease, once nothing runs here that no Work names.
+    /// Reports to the hub, with the next lease renewal, once every run here has a Work.
     fn note_sorted(&self, state: &mut State) {
         if !state.is_sorted && state.is_sorted_out() {
             state.is_sorted = true;
@@ -125,7 +125,7 @@ impl Works {
             let mut state = self.state();
             let (mut keys, owners) = state.take_pods(change);
             for owner in owners {
-                // Only a job that must not run, or one that has ended, is looked at for a pod of its own.
+                // Only a job that must not run, or that has ended, is reconciled because of its pods.
                 if state.job_has_ended(&owner) {
                     keys.extend(state.interested(&owner));
                 }

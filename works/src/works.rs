@@ -1,4 +1,4 @@
-//! The one state of this room, and what its parts share.
+//! The state of this crate, and what its parts share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +47,7 @@ impl Works {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs under the lock, so the state is whole even then.
+        // No code that can panic runs under the lock, so the state is consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,7 +67,7 @@ impl Works {
         };
         done.unwrap_or_else(|error| {
             let cluster = self.handles.member.cluster();
-            tracing::warn!(cluster, ?key, %error, "could not bring the member in line; trying again");
+            tracing::warn!(cluster, ?key, %error, "reconcile failed; retrying");
             Next::Retry
         })
     }

@@ -126,7 +126,7 @@ fn hidden_commands(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
             let at = format!("{}:{line}", file.display());
             if !LANGUAGES.contains(&language.as_str()) {
                 hidden.push(format!(
-                    "{at}: found a block of the language {language:?}, allowed are {LANGUAGES:?}"
+                    "{at}: found a block of the language {language:?}; allowed: {LANGUAGES:?}"
                 ));
                 continue;
             }
@@ -134,7 +134,7 @@ fn hidden_commands(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
             if let Some(command) = body.lines().find(is_command).filter(|_| !language.starts_with("console"))
             {
                 hidden.push(format!(
-                    "{at}: found the command {command:?} in a block of the language {language:?}, allowed is \
+                    "{at}: found the command {command:?} in a block of the language {language:?}; allowed: \
                      \"console\", or \"console no-run\" with a reason in the suite of the docs"
                 ));
             }
@@ -178,7 +178,7 @@ fn broken_links(pages: &BTreeMap<PathBuf, Page>, exists: impl Fn(&Path) -> bool)
             match pages.get(&found) {
                 Some(page) if page.anchors.contains(anchor) => {}
                 Some(page) => broken.push(format!(
-                    "{at}: {target}: found no heading {anchor:?} in {}, allowed are {}",
+                    "{at}: {target}: found no heading {anchor:?} in {}; allowed: {}",
                     found.display(),
                     page.anchors.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
                 )),
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "docs/a.md:2: b.md#here: found no heading \"here\" in docs/b.md, allowed are b",
+                "docs/a.md:2: b.md#here: found no heading \"here\" in docs/b.md; allowed: b",
                 "docs/a.md:2: ../../x: leads out of the repository",
                 "docs/b.md:2: gone.md: found nothing at docs/gone.md",
             ]

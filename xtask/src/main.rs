@@ -136,9 +136,9 @@ fn run(task: Task) -> anyhow::Result<()> {
     }
 }
 
-/// The simulation itself is an example of `kubesim/`, so that this program stays quick to build.
+/// The simulation itself is an example of `fault-simulation/`, so that this program stays quick to build.
 fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
-    let mut all = vec!["run", "--quiet", "-p", "fleet-kubesim", "--example", "simulate"];
+    let mut all = vec!["run", "--quiet", "-p", "fleet-fault-simulation", "--example", "simulate"];
     if !debug {
         all.push("--release");
     }
@@ -150,7 +150,10 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
 fn screenshots(folder: &Path) -> anyhow::Result<()> {
     cargo::run(&["build", "--workspace", "--bins"])?;
     let folder = std::path::absolute(folder)?;
-    let test = ["test", "--workspace", "--test", "suite", "portal::screenshots", "--", "--nocapture"];
+    // The one draws the pages of a fleet that runs, the other those of a recording.
+    let drawn_by = ["portal::screenshots", "portal_time::the_slider"];
+    let test =
+        ["test", "--workspace", "--test", "suite", "--"].into_iter().chain(drawn_by).chain(["--nocapture"]);
     let status = Command::new(cargo::path())
         .args(test)
         .env("FLEET_SCREENSHOTS", &folder)

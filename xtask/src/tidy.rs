@@ -33,11 +33,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("fleet-apiserver-ground", &["fleet-ordered"]),
-    ("fleet-apiserver-schema", &["fleet-resources", "fleet-apiserver-ground"]),
-    ("fleet-apiserver-kinds", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-schema"]),
+    ("fleet-apiserver-cel", &["fleet-apiserver-ground"]),
+    ("fleet-apiserver-schema", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-cel"]),
+    (
+        "fleet-apiserver-kinds",
+        &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-cel", "fleet-apiserver-schema"],
+    ),
     (
         "fleet-apiserver-admission",
-        &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-schema", "fleet-apiserver-kinds"],
+        &[
+            "fleet-resources",
+            "fleet-apiserver-ground",
+            "fleet-apiserver-cel",
+            "fleet-apiserver-schema",
+            "fleet-apiserver-kinds",
+        ],
     ),
     (
         "fleet-apiserver",
@@ -55,9 +65,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells", "fleet-api"],
     ),
     (
+        "fleet-cell-requests",
+        &["fleet-resources", "fleet-policies", "fleet-cells", "fleet-api", "fleet-planner"],
+    ),
+    (
         "fleet-hub-core",
         &[
             "fleet-planner",
+            "fleet-cell-requests",
             "fleet-resources",
             "fleet-policies",
             "fleet-runs",
@@ -65,14 +80,45 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-placement",
             "fleet-mirror",
             "fleet-cells",
+            "fleet-views",
             "fleet-api",
         ],
     ),
-    ("fleet-controller", &["fleet-policies", "fleet-quota", "fleet-informer", "fleet-api", "fleet-hub-core"]),
+    (
+        "fleet-controller",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-quota",
+            "fleet-informer",
+            "fleet-views",
+            "fleet-api",
+            "fleet-hub-core",
+        ],
+    ),
+    (
+        "fleet-openpai",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-placement",
+            "fleet-cells",
+            "fleet-pai",
+            "fleet-api",
+            "fleet-planner",
+            "fleet-cell-requests",
+            "fleet-hub-core",
+        ],
+    ),
+    (
+        "fleet-pages",
+        &["fleet-openpai", "fleet-resources", "fleet-policies", "fleet-quota", "fleet-views", "fleet-api"],
+    ),
     (
         "fleet-portal",
         &[
-            "fleet-resources",
+            "fleet-openpai",
+            "fleet-pages",
             "fleet-policies",
             "fleet-quota",
             "fleet-placement",
@@ -83,6 +129,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-views",
             "fleet-api",
             "fleet-planner",
+            "fleet-cell-requests",
             "fleet-hub-core",
         ],
     ),
@@ -169,15 +216,18 @@ const PURE: &[&str] = &[
     "fleet-cells",
     "fleet-runs",
     "fleet-planner",
+    "fleet-cell-requests",
     "fleet-hub-core",
+    "fleet-pages",
 ];
-const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
+const PURE_MAY_USE: &[&str] = &["schemars", "serde", "serde_json", "thiserror"];
 
-/// What those of them may use besides that are told of Kubernetes objects: the objects' types, times as values, and
-/// paths into JSON. No client is among them.
+/// What some of them may use besides: those that are told of Kubernetes objects, the objects' types, times as values, and
+/// paths into JSON; the one that draws pages, what writes HTML and addresses. No client is among them.
 const OBJECTS: &[(&str, &[&str])] = &[
     ("fleet-mirror", &["kube-core"]),
     ("fleet-hub-core", &["jiff", "jsonpath-rust", "k8s-openapi", "kube-core"]),
+    ("fleet-pages", &["jiff", "maud", "percent-encoding"]),
 ];
 
 /// Words that have no place in the sources of a pure room.
@@ -219,8 +269,10 @@ const FOLDERS: &[&str] = &[
     "api",
     "check",
     "planner",
+    "cell-requests",
     "hub-core",
     "apiserver-ground",
+    "apiserver-cel",
     "apiserver-schema",
     "apiserver-kinds",
     "apiserver-admission",
@@ -233,6 +285,8 @@ const FOLDERS: &[&str] = &[
     "member-scheduler",
     "member-agent",
     "watchdog",
+    "openpai",
+    "pages",
     "portal",
 ];
 
@@ -251,7 +305,8 @@ pub fn check() -> anyhow::Result<()> {
         let pure = PURE.contains(&package.as_str());
         for dependency in dependencies {
             let room = rules.contains_key(dependency.as_str())
-                || ["fleet-kubesim", "fleet"].contains(&dependency.as_str());
+                || ["fleet-simulator", "fleet-kubesim", "fleet-fault-simulation", "fleet"]
+                    .contains(&dependency.as_str());
             if room && !allowed.contains(&dependency.as_str()) {
                 broken.push(format!("{folder}: may not use {dependency}; allowed rooms: {allowed:?}"));
             }

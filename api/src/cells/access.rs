@@ -1,8 +1,8 @@
-//! Who may use which virtual cluster: an administrator's rules beside HiveD's configuration, in the words of the quota
-//! tree's leaves.
+//! Access rules of virtual clusters: an administrator's rules beside HiveD's configuration, in the terms of
+//! the quota tree's leaves.
 //!
-//! Namespaces are checked by the controller ([`VcAccess::admit`]). It never learns who created a job, so subjects are
-//! checked by the hub's API server at submission; [`VcAccess::subjects`] is the list it gets.
+//! The controller checks namespaces ([`VcAccess::admit`]). It does not know who created a job, so the hub's
+//! API server checks subjects at submission; [`VcAccess::subjects`] is the list that it uses.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use fleet_cells::{
     OPPORTUNISTIC,
     config::{ClusterConfig, ConfigError, ConfigErrors},
 };
+#[cfg(feature = "schemas")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,45 +19,47 @@ use super::class::class_name;
 /// Rules by the name of the virtual cluster.
 pub type AccessRules = BTreeMap<String, VcAccess>;
 
-/// Who may use one virtual cluster. A list that is absent admits everybody, an empty one nobody.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+/// Who may use one virtual cluster. An absent list admits everybody, an empty list nobody.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VcAccess {
-    /// Namespaces whose jobs may use it. Jobs of others wait (`NotAdmittedToVirtualCluster`).
+    /// Namespaces whose jobs may use it. Jobs of other namespaces wait (`NotAdmittedToVirtualCluster`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), inner(length(max = 63)))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024), inner(length(max = 63))))]
     pub submitter_namespaces: Option<Vec<String>>,
-    /// Who may submit jobs that use it: `user:NAME`, `group:NAME` and `serviceaccount:NAMESPACE/NAME`. The API server
-    /// refuses jobs of others.
+    /// Who may submit jobs that use it: `user:NAME`, `group:NAME` and `serviceaccount:NAMESPACE/NAME`. The
+    /// API server refuses other users' jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), inner(length(max = 512)))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024), inner(length(max = 512))))]
     pub submitters: Option<Vec<String>>,
-    /// Namespaces whose jobs may have a class above opportunistic there. Jobs of other admitted namespaces may be
-    /// opportunistic.
+    /// Namespaces whose jobs may have a class above opportunistic there. Jobs of other admitted namespaces
+    /// may only be opportunistic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), inner(length(max = 63)))]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 1024), inner(length(max = 63))))]
     pub guaranteed_namespaces: Option<Vec<String>>,
 }
 
 impl VcAccess {
-    /// Whether a job of the namespace may have the class in virtual cluster `vc`, which these rules are of.
+    /// Whether a job of the namespace may have the class in virtual cluster `vc`, to which these rules
+    /// belong.
     ///
     /// # Errors
-    /// The sentence that says what is allowed.
+    /// A sentence with what is allowed.
     pub fn admit(&self, vc: &str, namespace: &str, class: i32) -> Result<(), String> {
         let lacks = |list: &Option<Vec<String>>| {
             list.as_ref().filter(|list| !list.iter().any(|entry| entry == namespace)).map(|list| named(list))
         };
         if let Some(allowed) = lacks(&self.submitter_namespaces) {
             return Err(format!(
-                "virtual cluster {vc} takes no jobs of namespace {namespace:?}; allowed: {allowed}"
+                "virtual cluster {vc} admits no jobs of namespace {namespace:?}; allowed: {allowed}"
             ));
         }
         if class > OPPORTUNISTIC
             && let Some(allowed) = lacks(&self.guaranteed_namespaces)
         {
             return Err(format!(
-                "virtual cluster {vc} takes only opportunistic jobs of namespace {namespace:?}, found class {}; \
+                "virtual cluster {vc} admits only opportunistic jobs of namespace {namespace:?}, found class {}; \
                  allowed above {}: jobs of {allowed}",
                 class_name(class),
                 class_name(OPPORTUNISTIC),
@@ -65,7 +68,7 @@ impl VcAccess {
         Ok(())
     }
 
-    /// Who may submit, as an API server names them, separated by commas; none where everybody may.
+    /// Who may submit, as an API server names them, separated by commas; `None` if everybody may.
     pub fn subjects(&self) -> Option<String> {
         let listed = self.submitters.as_ref()?;
         let subjects = listed.iter().filter_map(|entry| fleet_quota::subject(entry));
@@ -77,11 +80,11 @@ fn named(list: &[String]) -> String {
     if list.is_empty() { "none".to_owned() } else { list.join(", ") }
 }
 
-/// Whether rules fit a configuration.
+/// Whether the rules fit a configuration.
 ///
 /// # Errors
-/// Every mistake with its path. Rules of a virtual cluster that does not exist are one: it may have been renamed, and
-/// under its new name would be open to everybody.
+/// Every mistake with its path. Rules of a virtual cluster that does not exist are a mistake: if it was
+/// renamed, it would be open to everybody under its new name.
 pub fn check(access: &AccessRules, config: &ClusterConfig) -> Result<(), ConfigErrors> {
     let mut wrong = Vec::new();
     let known: Vec<&str> = config.virtual_clusters.keys().map(String::as_str).collect();
@@ -141,13 +144,13 @@ mod tests {
         for (namespace, class) in [("a", 1000), ("a", -1), ("b", -1)] {
             check(&some, namespace, class, "");
         }
-        let told = "virtual cluster vc1 takes only opportunistic jobs of namespace \"b\", found class prod; \
+        let told = "virtual cluster vc1 admits only opportunistic jobs of namespace \"b\", found class prod; \
                     allowed above oppo: jobs of a";
         check(&some, "b", 100, told);
         check(&some, "b", 0, &told.replace("prod", "0"));
-        check(&some, "c", -1, "virtual cluster vc1 takes no jobs of namespace \"c\"; allowed: a, b");
+        check(&some, "c", -1, "virtual cluster vc1 admits no jobs of namespace \"c\"; allowed: a, b");
         let closed = rules(json!({"submitterNamespaces": []}));
-        check(&closed, "a", 10, "virtual cluster vc1 takes no jobs of namespace \"a\"; allowed: none");
+        check(&closed, "a", 10, "virtual cluster vc1 admits no jobs of namespace \"a\"; allowed: none");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From the objects to what `fleet-cells` takes, and back.
+//! Conversion between the objects and the types of `fleet-cells`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use fleet_cells::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::Cluster;
+use crate::{Cluster, ClusterStatus};
 
 use super::{
     AccessRules, CellConfiguration, CellConfigurationSpec, CellGroup, CellPod, CellsInForce, LazilyPreempted,
 };
 
-/// The name of the VirtualCluster of a virtual cluster: HiveD takes capitals, Kubernetes does not.
+/// The name of the VirtualCluster object of a virtual cluster: HiveD allows capitals, Kubernetes does not.
 pub fn object_name(vc: &str) -> String {
     vc.to_lowercase()
 }
@@ -31,20 +31,20 @@ impl CellConfigurationSpec {
         }
     }
 
-    /// The configuration as `fleet-cells` takes it. Of what it means as a whole, `Cells::new` is the judge.
+    /// The configuration as `fleet-cells` reads it. `Cells::new` checks it as a whole.
     ///
     /// # Errors
-    /// Everything that has the wrong form, each with its path below `spec`.
+    /// Every part of the wrong form, with its path below `spec`.
     pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
         config(&self.physical_cluster, &self.virtual_clusters)
     }
 }
 
 impl CellsInForce {
-    /// The configuration as `fleet-cells` takes it.
+    /// The configuration as `fleet-cells` reads it.
     ///
     /// # Errors
-    /// Everything that has the wrong form, each with its path.
+    /// Every part of the wrong form, with its path.
     pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
         config(&self.physical_cluster, &self.virtual_clusters)
     }
@@ -57,10 +57,10 @@ fn config(physical_cluster: &Value, virtual_clusters: &Value) -> Result<ClusterC
     Ok(config)
 }
 
-/// Virtual clusters whose objects would have one name.
+/// Checks that no two virtual clusters have objects of the same name.
 ///
 /// # Errors
-/// Each that has the name of an earlier one, with its path.
+/// Each virtual cluster with the object name of an earlier one, with its path.
 pub fn check_names(config: &ClusterConfig) -> Result<(), ConfigErrors> {
     let mut names: BTreeMap<String, &str> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -76,19 +76,17 @@ pub fn check_names(config: &ClusterConfig) -> Result<(), ConfigErrors> {
     if wrong.is_empty() { Ok(()) } else { Err(ConfigErrors(wrong)) }
 }
 
-/// Members by name, each with the nodes that are known of it.
+/// Members by name, each with its known nodes.
 pub type Members = BTreeMap<String, BTreeSet<String>>;
 
-/// What is known of the members: the nodes that their reports name, and those that an earlier configuration says are
-/// theirs.
+/// The known members: nodes named by their reports, and nodes that an earlier configuration assigns to them.
 pub fn members<'c>(
     clusters: impl IntoIterator<Item = &'c Cluster>,
     before: impl IntoIterator<Item = &'c NodeName>,
 ) -> Members {
     let mut members = Members::new();
     for cluster in clusters {
-        let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
-        members.insert(cluster.name_any(), shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect());
+        members.insert(cluster.name_any(), cluster.status.iter().flat_map(nodes_named).cloned().collect());
     }
     for node in before {
         if let Some(nodes) = members.get_mut(&node.cluster) {
@@ -98,8 +96,15 @@ pub fn members<'c>(
     members
 }
 
-/// Names the member cluster of each tree that names none: the one member there is, or the one that is known to have
-/// nodes of it. Trees of which that is not certain stay as they are; each is told with its path.
+/// All nodes that a report names, whether something runs on them, they are kept for cells, or they take no pods.
+fn nodes_named(status: &ClusterStatus) -> impl Iterator<Item = &String> {
+    let shapes = status.node_shapes.iter().chain(&status.cell_node_shapes);
+    let unusable = status.unusable_nodes.iter().map(|node| &node.name);
+    shapes.flat_map(|shape| &shape.nodes).chain(&status.idle_nodes).chain(unusable)
+}
+
+/// Fills in the member cluster of each tree without one: the only member, or the one known to have nodes of
+/// that tree. Other trees stay unchanged and are returned with their paths.
 pub fn name_members(mut config: ClusterConfig, members: &Members) -> (ClusterConfig, Vec<ConfigError>) {
     let mut unnamed = Vec::new();
     let known = members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -131,12 +136,12 @@ pub fn name_members(mut config: ClusterConfig, members: &Members) -> (ClusterCon
     (config, unnamed)
 }
 
-/// For each type above nodes how many levels down its nodes are; 0 for a node itself.
+/// For each type above nodes, how many levels below it the nodes are; 0 for a node itself.
 fn node_types(config: &ClusterConfig) -> BTreeMap<String, usize> {
     let types = &config.physical_cluster.cell_types;
     let depth = |name: &String| {
         let mut step = (name, 0);
-        // A circle of types is found by `Cells::new`.
+        // `Cells::new` finds cycles of types.
         while step.1 <= types.len() {
             let kind = types.get(step.0)?;
             if kind.is_node_level {
@@ -158,7 +163,7 @@ fn nodes_of<'t>(tree: &'t PhysicalCell, types: &BTreeMap<String, usize>) -> Vec<
     cells.into_iter().map(|cell| cell.cell_address.as_str()).filter(|name| !name.is_empty()).collect()
 }
 
-/// What is known of the configurations of a hub, from their objects alone.
+/// The state of a hub's configurations, from their objects alone.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigurationView<'c> {
     /// The object that holds the configuration in force.
@@ -171,16 +176,16 @@ pub struct ConfigurationView<'c> {
 }
 
 impl ConfigurationView<'_> {
-    /// The configuration as `fleet-cells` takes it.
+    /// The configuration as `fleet-cells` reads it.
     ///
     /// # Errors
-    /// Everything that has the wrong form, each with its path.
+    /// Every part of the wrong form, with its path.
     pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
         config(self.physical_cluster, self.virtual_clusters)
     }
 }
 
-/// The configuration in force: what a status keeps, else the oldest that is not called invalid.
+/// The configuration in force: the one kept in a status, else the oldest that is not marked invalid.
 pub fn in_force(objects: &[CellConfiguration]) -> Option<ConfigurationView<'_>> {
     let mut sorted: Vec<&CellConfiguration> = objects.iter().collect();
     sorted.sort_by_cached_key(|object| (object.creation_timestamp().map(|time| time.0), object.name_any()));
@@ -206,7 +211,7 @@ pub fn in_force(objects: &[CellConfiguration]) -> Option<ConfigurationView<'_>> 
     })
 }
 
-/// Why the object's configuration is not in force, by its own condition.
+/// Why the object's configuration is not in force, from its condition.
 pub fn invalid(object: &CellConfiguration) -> Option<&str> {
     let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let valid = conditions.iter().find(|condition| condition.type_ == "Valid")?;
@@ -214,7 +219,7 @@ pub fn invalid(object: &CellConfiguration) -> Option<&str> {
 }
 
 impl CellGroup {
-    /// A group as `fleet-cells` placed it; `names` are its pods', in order.
+    /// A group as `fleet-cells` placed it; `names` are its pods in order.
     pub fn of(group: &BoundGroup) -> Self {
         let placement = &group.placement;
         let name = |at: usize| group.pods.get(at).cloned().flatten().unwrap_or_default();
@@ -237,10 +242,10 @@ impl CellGroup {
         }
     }
 
-    /// What [`fleet_cells::Cells::recover`] needs of it.
+    /// Input of [`fleet_cells::Cells::recover`].
     ///
     /// # Errors
-    /// The request is not one of this version.
+    /// The request is not one of this API version.
     pub fn bound(&self, work_since_ms: i64) -> Result<BoundGroup, serde_json::Error> {
         let request: GroupRequest = serde_json::from_value(self.request.clone())?;
         let pods = self.pods.iter().map(|pod| PodPlacement {

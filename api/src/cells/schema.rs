@@ -1,10 +1,10 @@
-//! The schema of HiveD's configuration: what a type of the wire cannot say, a tree that is as deep as it likes.
+//! The schema of HiveD's configuration, a tree of any depth, which derived schemas cannot express.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// Levels of `cellChildren` that the schema checks; structural schemas cannot recurse. What is deeper is kept as it is
-/// and judged by the controller.
+/// Levels of `cellChildren` that the schema checks; structural schemas cannot recurse. Deeper levels are kept
+/// unchecked, and the controller validates them.
 const CHECKED_DEPTH: usize = 6;
 /// Entries of a list of cells.
 const CELLS: u64 = 10_000;
@@ -17,14 +17,14 @@ const NAME: u64 = 253;
 /// A path of cell types.
 const PATH: u64 = 1_024;
 
-/// Where the tree of cells repeats itself: the reference of fields stops there.
+/// Where the tree of cells repeats itself; the field reference stops there.
 pub(crate) const NESTED: &str = "cellChildren[].cellChildren";
 
 fn made(value: Value) -> Schema {
     value.try_into().unwrap_or_else(|_| json_schema!({"type": "object"}))
 }
 
-/// A name, which YAML may take for a number: addresses are often 0, 1, 2.
+/// A name that YAML may read as a number: addresses are often 0, 1, 2.
 fn word(text: &str) -> Value {
     json!({
         "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -63,7 +63,7 @@ pub(super) fn physical_cluster(_: &mut SchemaGenerator) -> Schema {
         "required": ["childCellType", "childCellNumber"],
         "properties": {
             "childCellType": {"type": "string", "minLength": 1, "maxLength": NAME, "description":
-                "Type of the cells that one of this type is made of; one that is no entry here is a leaf cell: a device."},
+                "Type of the cells that make up one of this type. A type without an entry here is a leaf cell: a device."},
             "childCellNumber": count(1, "How many of them."),
             "isNodeLevel": {"type": "boolean", "description": "A cell of this type is a node of a member cluster."},
         },
@@ -71,8 +71,8 @@ pub(super) fn physical_cluster(_: &mut SchemaGenerator) -> Schema {
     made(json!({
         "type": "object",
         "properties": {
-            "skuTypes": map(sku, TYPES, "What one leaf cell of a type amounts to, by the type's name; requests of jobs \
-                that name resources are turned into leaf cells by it."),
+            "skuTypes": map(sku, TYPES, "Resources of one leaf cell, by its type; they convert requests of jobs \
+                that name resources into leaf cells."),
             "cellTypes": map(cell_type, TYPES, "Types of cells by name, each made of cells of one other type."),
             "physicalCells": list(physical_cell(CHECKED_DEPTH, true), CELLS, "Trees of cells; the type of the top cell \
                 is the chain."),
@@ -84,7 +84,7 @@ fn physical_cell(depth: usize, top: bool) -> Value {
     if depth == 0 {
         return json!({
             "type": "object",
-            "description": "A cell this deep is checked by the controller alone.",
+            "description": "Only the controller validates cells at this depth.",
             "x-kubernetes-preserve-unknown-fields": true,
         });
     }
@@ -92,10 +92,10 @@ fn physical_cell(depth: usize, top: bool) -> Value {
         "type": "object",
         "properties": {
             "cellType": {"type": "string", "maxLength": NAME, "description":
-                "Its type; below the top it follows from the parent's."},
+                "Its type; below the top it is derived from the parent."},
             "cellAddress": word("Its name among its siblings: of a node the name of the node, of a leaf the number of \
                 the device. Absent: its place in the list, counted on through the parents' siblings."),
-            "pinnedCellId": word("A name by which a virtual cluster may be promised this very cell."),
+            "pinnedCellId": word("A name under which this cell can be promised to a virtual cluster."),
             "cellChildren": list(physical_cell(depth - 1, false), CELLS, "Its parts; absent: as many as its type says, \
                 numbered."),
         },
@@ -103,8 +103,8 @@ fn physical_cell(depth: usize, top: bool) -> Value {
     if top {
         cell["required"] = json!(["cellType"]);
         cell["properties"]["cluster"] = json!({"type": "string", "maxLength": 63, "description":
-            "The member cluster that has the nodes of this tree. May be left out where there is one member, or where \
-             the names of its nodes say which it is."});
+            "The member cluster that has the nodes of this tree. Optional if there is one member, or if \
+             the names of its nodes identify it."});
     }
     cell
 }

@@ -1,4 +1,4 @@
-//! What a VirtualCluster says of itself: the counts of `fleet-cells`, in the words of the API and of OpenPAI's page.
+//! The status of a VirtualCluster: the counts of `fleet-cells` in the terms of the API and of OpenPAI's page.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct JobCounts {
     pub running: i64,
 }
 
-/// The status of a virtual cluster, from what `fleet-cells` counts and its jobs by class.
+/// The status of a virtual cluster, from the counts of `fleet-cells` and its jobs by class.
 pub fn status(
     config: &ClusterConfig,
     cells: &VcStatus,
@@ -76,19 +76,19 @@ pub fn status(
     }
 }
 
-/// What one leaf cell of a type amounts to. A type without a SKU is one device and nothing else.
+/// Resources of one leaf cell of a type. A type without a SKU is one device and nothing else.
 pub fn amounts(config: &ClusterConfig, leaf_type: &str) -> VcAmounts {
     config.physical_cluster.sku_types.get(leaf_type).map_or(VcAmounts { gpu: 1, cpu: 0, memory_mb: 0 }, sku)
 }
 
 fn sku(sku: &SkuType) -> VcAmounts {
-    // The configuration was read: what stands there is a quantity.
+    // The configuration was validated: these are quantities.
     let bytes = sku.memory.as_deref().and_then(|text| quantity::parse("memory", text).ok()).unwrap_or(0);
     VcAmounts { gpu: sku.gpu.unwrap_or(0), cpu: sku.cpu.unwrap_or(0), memory_mb: bytes / MIB }
 }
 
-/// As OpenPAI counts: used are good leaf cells in use, guaranteed the good ones, total all that are promised.
-/// Opportunistic jobs are in none of them.
+/// As OpenPAI counts: `used` are good leaf cells in use, `guaranteed` the good ones, `total` all promised
+/// ones. Opportunistic jobs are in none of them.
 fn resources(config: &ClusterConfig, cells: &VcStatus) -> VcResources {
     let mut resources = VcResources::default();
     for (leaf_type, leaves) in &cells.leaves {
@@ -107,7 +107,7 @@ fn add(sum: &mut VcAmounts, one: VcAmounts, times: i64) {
     sum.memory_mb = sum.memory_mb.saturating_add(one.memory_mb.saturating_mul(times));
 }
 
-/// In percent, rounded: of the resource that is most in use.
+/// Use of the most used resource, in percent, rounded.
 fn allocation(resources: &VcResources) -> i64 {
     let share = |of: fn(&VcAmounts) -> i64| {
         let (used, all) = (of(&resources.used), of(&resources.guaranteed));
@@ -116,7 +116,7 @@ fn allocation(resources: &VcResources) -> i64 {
     [share(|a| a.gpu), share(|a| a.cpu), share(|a| a.memory_mb)].into_iter().max().unwrap_or(0)
 }
 
-/// Memory for people: `4Gi`, `1.5Gi`.
+/// Memory in readable form: `4Gi`, `1.5Gi`.
 fn gib(memory_mb: i64) -> String {
     let tenths = (memory_mb.saturating_mul(10) + 512) / 1024;
     match tenths % 10 {

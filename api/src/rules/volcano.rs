@@ -1,11 +1,12 @@
-//! Rules of Volcano's definitions that say what was found, and the same for those of [`super`] that only name it.
+//! Validation rules of Volcano's definitions with messages that include the value found, also for rules of
+//! [`super`] whose message does not.
 //!
-//! Rules look at one object. Cycles are followed for three steps beyond what depends on nothing: a longer chain that
-//! leads into one is found by the agent's webhook and its controllers.
+//! A rule sees one object. Cycles are followed for three steps beyond the items without dependencies; the
+//! agent's webhook and its controllers find a cycle behind a longer chain.
 
 use serde_json::{Value, json};
 
-/// One rule, as [`super::Rule`], with what is said when it is broken as an expression.
+/// One rule like [`super::Rule`], with an expression for the message.
 struct Rule {
     path: &'static [&'static str],
     rule: &'static str,
@@ -14,7 +15,8 @@ struct Rule {
     found: &'static str,
 }
 
-/// Names of items whose `depends` are all in the list `$done`; `$has` says whether an item `t` depends on anything.
+/// Names of items whose `depends` are all in the list `$done`; `$has` is whether an item `t` depends on
+/// anything.
 macro_rules! ready {
     ($has:literal, $depends:literal, $done:literal) => {
         concat!(
@@ -29,7 +31,7 @@ macro_rules! ready {
     };
 }
 
-/// The list of those that are ready after three steps, in a list of its own.
+/// A list that contains the list of items that are ready after three steps.
 macro_rules! ready_in_three {
     ($has:literal, $depends:literal) => {
         concat!(
@@ -44,14 +46,32 @@ macro_rules! ready_in_three {
     };
 }
 
-/// All become ready, or the next step brings some further.
+/// Either all items become ready, or the next step makes more of them ready. Names of no item are another rule's
+/// concern: `$named` is whether `d` is one that `t` may depend on.
 macro_rules! no_cycle {
-    ($has:literal, $depends:literal) => {
+    ($has:literal, $depends:literal, $named:literal) => {
         concat!(
+            "!self.all(t, !(",
+            $has,
+            ") || ",
+            $depends,
+            ".all(d, ",
+            $named,
+            ")) || ",
             ready_in_three!($has, $depends),
             ".all(r, size(r) == size(self.filter(t, has(t.name))) || size(",
             ready!($has, $depends, "r"),
             ") > size(r))"
+        )
+    };
+}
+
+/// Names of the items that are not ready.
+macro_rules! in_cycle {
+    ($has:literal, $depends:literal) => {
+        concat!(
+            ready_in_three!($has, $depends),
+            ".map(r, self.filter(t, has(t.name) && !(t.name in r)).map(t, t.name))[0]"
         )
     };
 }
@@ -140,9 +160,17 @@ const UNIQUE_FOUND: &str = "'found the name ' + self.filter(one, !self.exists_on
 const JOB: &[Rule] = &[
     Rule {
         path: &["tasks"],
-        rule: no_cycle!("has(t.dependsOn) && has(t.dependsOn.name)", "t.dependsOn.name"),
+        rule: no_cycle!(
+            "has(t.dependsOn) && has(t.dependsOn.name)",
+            "t.dependsOn.name",
+            "self.exists(o, has(o.name) && o.name == d)"
+        ),
         message: "found tasks that depend on each other; allowed: dependsOn without a cycle",
-        found: "",
+        found: concat!(
+            "'found tasks ' + ",
+            in_cycle!("has(t.dependsOn) && has(t.dependsOn.name)", "t.dependsOn.name"),
+            " + ' that depend on each other, or on such a task; allowed: dependsOn without a cycle'"
+        ),
     },
     Rule {
         path: &["tasks", "*", "dependsOn"],
@@ -293,12 +321,6 @@ const POD_GROUP: &[Rule] = &[
         found: "'found ' + self.filter(task, self[task] < 0).map(task, '%s %s'.format([task, string(self[task])])) + \
                 '; allowed: 0 or more'",
     },
-    Rule {
-        path: &["minResources"],
-        rule: super::QUANTITIES,
-        message: super::QUANTITIES_MESSAGE,
-        found: QUANTITIES_FOUND,
-    },
 ];
 
 const HYPER_NODE: &[Rule] = &[
@@ -308,7 +330,7 @@ const HYPER_NODE: &[Rule] = &[
         message: "found no members; allowed: at least one",
         found: "",
     },
-    // What does not compile cannot be matched: the server says so.
+    // A pattern that does not compile cannot be matched; the server reports it.
     Rule {
         path: &["members", "*", "selector", "regexMatch"],
         rule: "'a'.matches(self.pattern) in [true, false]",
@@ -326,15 +348,19 @@ const JOB_FLOW: &[Rule] = &[
     },
     Rule {
         path: &["flows"],
-        rule: no_cycle!("has(t.dependsOn) && has(t.dependsOn.targets)", "t.dependsOn.targets"),
+        rule: no_cycle!(
+            "has(t.dependsOn) && has(t.dependsOn.targets)",
+            "t.dependsOn.targets",
+            "d != t.name && self.exists(o, o.name == d)"
+        ),
         message: "found flows that depend on each other; allowed: dependsOn without a cycle",
-        found: "",
+        found: concat!(
+            "'found flows ' + ",
+            in_cycle!("has(t.dependsOn) && has(t.dependsOn.targets)", "t.dependsOn.targets"),
+            " + ' that depend on each other, or on such a flow; allowed: dependsOn without a cycle'"
+        ),
     },
 ];
-
-const QUANTITIES_FOUND: &str = "'found ' + self.filter(name, !isQuantity(string(self[name])) || \
-    quantity(string(self[name])).isLessThan(quantity('0'))).map(name, '%s %s'.format([name, string(self[name])])) + \
-    '; allowed: quantities such as 4, 500m, 16Gi'";
 
 const RULES: &[(&str, &[Rule])] = &[
     ("jobs.batch.volcano.sh", JOB),
@@ -343,7 +369,15 @@ const RULES: &[(&str, &[Rule])] = &[
     ("jobflows.flow.volcano.sh", JOB_FLOW),
 ];
 
-/// What rules of [`super`] say was found, by the beginning of their message.
+/// The event and the events of a policy.
+macro_rules! event_and_events {
+    () => {
+        "'found ' + (has(self.event) ? 'event %s'.format([self.event]) : 'no event') + ', ' + \
+         (has(self.events) && size(self.events) > 0 ? 'events %s'.format([self.events]) : 'no events')"
+    };
+}
+
+/// Expressions for the value found, for rules of [`super`], by the beginning of their message.
 const FOUND: &[(&str, &str)] = &[
     (
         "found two tasks of one name",
@@ -393,6 +427,34 @@ const FOUND: &[(&str, &str)] = &[
     ),
     ("found highestTierAllowed and highestTierName together", ONE_TIER_FOUND),
     (
+        "found none or several of event, events",
+        concat!(
+            event_and_events!(),
+            " + ', ' + (has(self.exitCode) ? 'exitCode %s'.format([string(self.exitCode)]) : 'no exitCode') + '; allowed: \
+             exactly one of event, events and exitCode, an exitCode other than 0'"
+        ),
+    ),
+    (
+        "found an unknown event",
+        concat!(
+            event_and_events!(),
+            " + '; allowed: * alone, or PodPending, PodFailed, PodEvicted, Unknown, TaskCompleted, TaskFailed, JobUpdated'"
+        ),
+    ),
+    (
+        "found a negative history limit",
+        "'found ' + (has(self.successfulJobsHistoryLimit) ? 'successfulJobsHistoryLimit \
+         %s'.format([string(self.successfulJobsHistoryLimit)]) : 'no successfulJobsHistoryLimit') + ', ' + \
+         (has(self.failedJobsHistoryLimit) ? 'failedJobsHistoryLimit %s'.format([string(self.failedJobsHistoryLimit)]) : \
+         'no failedJobsHistoryLimit') + '; allowed: 0 or more'",
+    ),
+    (
+        "found none or several of exactMatch",
+        "'found ' + (has(self.exactMatch) ? 'exactMatch' : 'no exactMatch') + ', ' + (has(self.regexMatch) ? 'regexMatch' \
+         : 'no regexMatch') + ', ' + (has(self.labelMatch) ? 'labelMatch' : 'no labelMatch') + '; allowed: exactly one of \
+         them'",
+    ),
+    (
         "found a partitionPolicy whose partitions",
         "'found ' + string(self.partitionPolicy.totalPartitions) + ' partitions of ' + \
          string(self.partitionPolicy.partitionSize) + ' for ' + string(self.replicas) + ' replicas; allowed: totalPartitions \
@@ -404,7 +466,6 @@ const FOUND: &[(&str, &str)] = &[
         "found an unknown dequeueStrategy",
         "'found dequeueStrategy ' + self.dequeueStrategy + '; allowed: traverse, fifo'",
     ),
-    ("found an amount that is no quantity", QUANTITIES_FOUND),
     ("found negative minMember", "'found minMember ' + string(self.minMember) + '; allowed: 0 or more'"),
     ("found an unknown type", "'found type ' + self.type + '; allowed: Node, HyperNode'"),
     (
@@ -454,11 +515,11 @@ const DEFAULTS: &[(&str, &[Default])] = &[
 pub(super) fn defaults(definition: &str) -> impl Iterator<Item = (&'static [&'static str], Value)> {
     let of_definition = move |(name, _): &&(&'static str, &'static [Default])| *name == definition;
     let all = DEFAULTS.iter().filter(of_definition).flat_map(|(_, defaults)| *defaults);
-    // Constants of this file, which a test reads.
+    // Constants of this file; a test evaluates them.
     all.map(|(path, json)| (*path, serde_json::from_str(json).unwrap_or_default()))
 }
 
-/// Rules of a definition, each with its path and as the schema has it.
+/// Rules of a definition, each with its path and its schema form.
 pub(super) fn rules(definition: &str) -> impl Iterator<Item = (&'static [&'static str], Value)> {
     let of_definition = move |(name, _): &&(&'static str, &'static [Rule])| *name == definition;
     RULES.iter().filter(of_definition).flat_map(|(_, rules)| *rules).map(|rule| {
@@ -470,7 +531,7 @@ pub(super) fn rules(definition: &str) -> impl Iterator<Item = (&'static [&'stati
     })
 }
 
-/// What a rule of a Volcano definition says was found.
+/// The message expression of a rule of a Volcano definition.
 pub(super) fn found(definition: &str, message: &str) -> Option<String> {
     if !definition.ends_with(".volcano.sh") {
         return None;
@@ -478,8 +539,8 @@ pub(super) fn found(definition: &str, message: &str) -> Option<String> {
     FOUND.iter().find(|(beginning, _)| message.starts_with(beginning)).map(|(_, found)| formatted(found))
 }
 
-/// Texts put together with `+` and `join`, as one `format`. An API server cannot tell how long what they make may be, and
-/// refuses them; a `format` costs by its own text.
+/// Rewrites a concatenation with `+` and `join` as one `format`. An API server cannot bound the length of a
+/// concatenation and refuses it; the cost of a `format` follows from its own text.
 fn formatted(sum: &str) -> String {
     let (mut text, mut values) = (String::new(), Vec::new());
     for part in parts(&sum.replace(".join(', ')", "")) {

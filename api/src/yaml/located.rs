@@ -1,4 +1,4 @@
-//! A document whose every value knows the line it was read from, for files whose mistakes are told to people.
+//! A document in which every value has its line in the file, for error messages.
 
 use serde::{
     Deserialize, Deserializer,
@@ -7,7 +7,7 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
-/// A value and its line, 1 for the first.
+/// A value and its line; lines count from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located {
     pub line: u64,
@@ -88,7 +88,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        // JSON has no infinities; as texts they are refused wherever a number is wanted.
+        // JSON has no infinities; as strings they are refused wherever a number is required.
         Ok(Number::from_f64(value).map_or_else(|| Node::Text(value.to_string()), Node::Number))
     }
 

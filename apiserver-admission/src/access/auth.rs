@@ -63,17 +63,19 @@ impl Auth {
     ) -> ApiResult<User> {
         Ok(match (certificate, headers.get(header::AUTHORIZATION)) {
             (Some(Certified::User(user)), _) => user.clone(),
-            (_, Some(value)) => {
+            // A header without a token proves as little as none.
+            (_, Some(value)) if !bare(value) => {
                 let text = value.to_str().unwrap_or_default();
                 let token = text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer "));
                 let token = token.ok_or_else(ApiError::unauthorized)?.trim();
                 self.bearer(base, token).ok_or_else(ApiError::unauthorized)?
             }
-            (Some(Certified::Unknown), None) => return Err(ApiError::unauthorized()),
-            (None, None) if door == Door::Process || self.access == Access::AlwaysAllow => {
+            (Some(Certified::Unknown), _) => return Err(ApiError::unauthorized()),
+            (None, None) if door == Door::Process => User::new("system:admin", &[MASTERS, AUTHENTICATED]),
+            (None, _) if self.access == Access::AlwaysAllow => {
                 User::new("system:admin", &[MASTERS, AUTHENTICATED])
             }
-            (None, None) => User::new("system:anonymous", &["system:unauthenticated"]),
+            (None, _) => User::new("system:anonymous", &["system:unauthenticated"]),
         })
     }
 
@@ -144,11 +146,33 @@ impl Auth {
     }
 }
 
+/// A bearer's header without a token.
+fn bare(value: &http::HeaderValue) -> bool {
+    matches!(value.to_str().unwrap_or_default().trim(), "" | "Bearer" | "bearer")
+}
+
 struct Impersonation {
     name: String,
     uid: String,
     groups: Vec<String>,
     extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A list of texts as Go shows it.
+fn go_list(list: &[String]) -> String {
+    if list.is_empty() {
+        return "[]string(nil)".into();
+    }
+    let texts: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
+    format!("[]string{{{}}}", texts.join(", "))
+}
+
+fn go_map(map: &BTreeMap<String, Vec<String>>) -> String {
+    if map.is_empty() {
+        return "map[string][]string(nil)".into();
+    }
+    let entries: Vec<String> = map.iter().map(|(k, v)| format!("{k:?}:{}", go_list(v))).collect();
+    format!("map[string][]string{{{}}}", entries.join(", "))
 }
 
 impl Impersonation {
@@ -170,9 +194,11 @@ impl Impersonation {
         }
         let (name, uid) = (one("impersonate-user"), one("impersonate-uid"));
         if name.is_empty() {
-            let message =
-                "Internal error occurred: requested groups, a uid or extra without impersonating a user";
-            return Err(ApiError::internal("InternalError", message));
+            return Err(ApiError::bad_request(format!(
+                "requested &user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{}, Extra:{}}} without impersonating a user name",
+                go_list(&groups),
+                go_map(&extra)
+            )));
         }
         Ok(Some(Impersonation { name, uid, groups, extra }))
     }

@@ -105,7 +105,7 @@ impl Authority {
                 0 => DnType::OrganizationName,
                 1 => DnType::CustomDnType(ORGANIZATION.to_vec()),
                 _ => {
-                    return Err(format!("found {} groups; allowed are two in one certificate", groups.len()));
+                    return Err(format!("found {} groups; allowed: two in one certificate", groups.len()));
                 }
             };
             params.distinguished_name.push(kind, *group);

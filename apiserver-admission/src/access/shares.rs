@@ -1,6 +1,7 @@
 //! Limits of each caller, so that nobody can block others.
 //!
-//! Inputs: the identity that a credential proves (whoever it impersonates), and its requests and connections. A
+//! Inputs: the identity that a credential proves (whoever it impersonates), and its requests and connections. Service
+//! accounts of one namespace count as one caller. A
 //! half-sent body, and a request in flight, count against their caller's share first, and against the server's
 //! limits only when the share has room. Absent on purpose: priorities among requests. A restart loses all counts,
 //! and all connections with them.
@@ -49,6 +50,16 @@ impl Default for Shares {
     }
 }
 
+/// Whose limits apply to a caller: service accounts of a namespace have them together, because whoever may create
+/// one there may create any number. Those of `kube-system` are controllers, and each has its own.
+fn payer(caller: &str) -> &str {
+    let account = caller.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    match account {
+        Some((namespace, name)) if namespace != "kube-system" => &caller[..caller.len() - name.len() - 1],
+        _ => caller,
+    }
+}
+
 impl Shares {
     fn of(&self, caller: &str) -> Arc<Share> {
         let make = || {
@@ -56,7 +67,7 @@ impl Shares {
             let (bodies, turns) = (semaphore(BODIES_EACH), semaphore(TURNS_EACH));
             Arc::new(Share { bodies, turns, connections: semaphore(CONNECTIONS_EACH) })
         };
-        self.callers.entry(caller.to_string()).or_insert_with(make).clone()
+        self.callers.entry(payer(caller).to_string()).or_insert_with(make).clone()
     }
 
     /// Requests in flight, and bodies in memory.
@@ -66,7 +77,7 @@ impl Shares {
 
     /// Drops a caller who uses nothing.
     fn forget(&self, caller: &str) {
-        self.callers.remove_if(caller, |_, share| Arc::strong_count(share) == 1);
+        self.callers.remove_if(payer(caller), |_, share| Arc::strong_count(share) == 1);
     }
 
     /// Callers who use something.
@@ -219,6 +230,27 @@ mod tests {
         assert!(asked.elapsed() <= 2 * TURN + http_io::BODY_PAUSE, "{:?}", asked.elapsed());
         drop(other);
         assert_eq!(shares.len(), 0, "who holds nothing is forgotten");
+    }
+
+    /// A tenant may create service accounts, each with a token.
+    #[tokio::test(start_paused = true)]
+    async fn accounts_of_one_namespace_share_their_limits() {
+        let shares = Arc::new(Shares::default());
+        let mut slow = Vec::new();
+        for n in 0..700 {
+            let mut gate = Gate::network(&shares, &format!("system:serviceaccount:team-a:x{}", n % 7));
+            slow.push(tokio::spawn(async move { gate.body(stalled()).await.map(drop) }));
+        }
+        tokio::task::yield_now().await;
+        let asked = tokio::time::Instant::now();
+        let mut other = Gate::network(&shares, "system:serviceaccount:team-b:x0");
+        assert_eq!(other.body(Body::from("{}")).await.unwrap(), "{}");
+        assert_eq!(asked.elapsed(), Duration::ZERO, "others do not wait");
+        assert_eq!(
+            payer("system:serviceaccount:kube-system:job-controller"),
+            "system:serviceaccount:kube-system:job-controller"
+        );
+        slow.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     #[tokio::test]

@@ -52,7 +52,7 @@ const TEXT_LENGTHS: std::ops::RangeInclusive<usize> = 4..=256;
 const TREE_LEAST: usize = 4;
 /// Longer subtrees are their parts.
 const TREE_MOST: usize = 2048;
-/// Bodies are limited to 128 levels when they are read; references may add as many again.
+/// No stored object has more than 108 levels (see `nesting`); references may add as many again.
 const DEPTH: usize = 300;
 
 /// Name and namespace of a table key.

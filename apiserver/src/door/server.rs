@@ -344,7 +344,8 @@ fn other(
 
 fn version(core: &Core) -> Value {
     json!({
-        "major": "1", "minor": "36", "gitVersion": core.git_version, "gitCommit": "0000000",
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35", "gitVersion": core.git_version, "gitCommit": "0000000",
         "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "rust",
         "compiler": "rustc", "platform": "linux/amd64",
     })

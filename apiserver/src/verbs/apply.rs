@@ -11,7 +11,7 @@ use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds::scale;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode};
+use fleet_apiserver_schema::{convert, decode, fieldset};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -39,9 +39,8 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
         config = scaled_part(r, &call.name, &config)?;
     } else if kind != r.kind || version != r.api_version() {
         return Err(ApiError::bad_request(format!(
-            "invalid object type: {version}, Kind={kind}: the request is for {}, Kind={}",
-            r.api_version(),
-            r.kind
+            "invalid object type: {}, Kind={kind}",
+            if version.is_empty() { "/" } else { version }
         )));
     }
     if !tree::list(&config, &["metadata", "managedFields"]).is_empty() {
@@ -54,6 +53,7 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
             call.name
         )));
     }
+    let name_sent = name.to_string();
     let pinned = tree::meta_text(&config, "resourceVersion").to_string();
     let mut report = decode::Report::default();
     if r.custom {
@@ -61,11 +61,13 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
     } else {
         decode::builtin(&r.schema, &mut config, &mut report);
     }
+    // As the configuration says them, and most leave out what the URL says.
+    let sent = (tree::meta_text(&config, "namespace").to_string(), name_sent);
     let typed = |what: &str| {
         format!(
             "failed to create typed patch object ({}/{}; {}, Kind={}): {what}",
-            call.namespace,
-            call.name,
+            sent.0,
+            sent.1,
             r.api_version(),
             r.kind
         )
@@ -78,10 +80,11 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
             ApiError::internal("", message)
         });
     }
-    let mut found = report.mismatched;
-    if found.is_empty() {
-        check_items(Some(&r.schema), &config, "", &mut found);
+    if let Some(what) = report.mismatched.first() {
+        return Err(ApiError::bad_request(typed(what)));
     }
+    let mut found = Vec::new();
+    check_items(Some(&r.schema), &config, "", &mut found);
     if let Some(what) = found.first() {
         return Err(ApiError::internal("", typed(what)));
     }
@@ -139,7 +142,7 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
     Err(ApiError::modified(r, &call.name))
 }
 
-/// What is wrong with the items of lists that are told apart by keys: no key, or one twice.
+/// What is wrong with the items of lists that are told apart by keys: one twice.
 fn check_items(
     schema: Option<&fleet_apiserver_schema::Schema>,
     value: &Value,
@@ -155,22 +158,10 @@ fn check_items(
         }
         (Shape::Items(keys, items), Value::Array(list)) => {
             let mut seen = std::collections::BTreeSet::new();
-            for (i, v) in list.iter().enumerate() {
-                let has_default = |key: &str| {
-                    let rules = items.and_then(|i| i.field(key)).and_then(|f| f.rules.as_ref());
-                    key == "protocol" || rules.is_some_and(|r| r.default.is_some())
-                };
-                let lacks = |key: &str| v.get(key).is_none_or(Value::is_null) && !has_default(key);
-                // One of several keys may be missing, such as the protocol and number of a port.
-                if let Some(key) = keys.first().filter(|key| lacks(key)) {
-                    out.push(format!(
-                        "{path}: element {i}: associative list with keys has an element that omits key field {key:?} (and doesn't have default value)"
-                    ));
-                    continue;
-                }
+            for v in list {
                 let key = item_key(keys, items, v);
                 if !seen.insert(key.clone()) {
-                    out.push(format!("{path}: duplicate entries for key {key}"));
+                    out.push(format!("{path}: duplicate entries for key {}", fieldset::shown(&key)));
                 }
                 check_items(items, v, path, out);
             }

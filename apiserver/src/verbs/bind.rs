@@ -8,34 +8,50 @@ use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause, success};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, success};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+/// The object of an action names the pod of the URL.
+pub fn check_named(call: &Call, sent: &Value, kind: &str) -> ApiResult<()> {
+    let namespace = tree::meta_text(sent, "namespace");
+    if !namespace.is_empty() && namespace != call.namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if tree::meta_text(sent, "name") != call.name {
+        return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
+    }
+    Ok(())
+}
+
+/// The conflict of an action that means another object than the one that is there.
+pub fn stale(call: &Call, what: &str, wanted: &str, found: &str) -> ApiError {
+    let r = call.resource();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}",
+        r.plural,
+        call.key(&call.name)
+    );
+    ApiError::conflict(r, &call.name, &why)
+}
+
 /// The node that a Binding names.
 fn target(call: &Call, binding: &Value) -> ApiResult<String> {
+    check_named(call, binding, "Binding")?;
     let node = tree::text(binding, &["target", "name"]).to_string();
-    if node.is_empty() {
-        let cause = Cause::required("target.name", "");
-        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
-    }
-    for (found, of, key) in [
-        (tree::meta_text(binding, "name"), &call.name, "name"),
-        (tree::meta_text(binding, "namespace"), &call.namespace, "namespace"),
-    ] {
-        if !found.is_empty() && found != of {
-            return Err(ApiError::bad_request(format!(
-                "the {key} of the provided object does not match the {key} sent on the request ({found} is not {of})"
-            )));
-        }
-    }
     let kind = tree::text(binding, &["target", "kind"]);
     if !matches!(kind, "" | "Node") {
-        let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
-        let cause = Cause::new("FieldValueNotSupported", "target.kind", message);
-        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
+        // A real server says so in plain words only, and as a failure of its own.
+        let why =
+            format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        return Err(ApiError::internal("", why));
+    }
+    if node.is_empty() {
+        return Err(ApiError::internal("", "target.name: Required value"));
     }
     Ok(node)
 }
@@ -45,13 +61,15 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     let (binding, _) = decode_body(call, body)?;
     let node = target(call, &binding)?;
     let wanted = tree::meta_text(&binding, "uid").to_string();
+    let version = tree::meta_text(&binding, "resourceVersion").to_string();
     loop {
         let old = read::current(call).await?;
         let uid = old.meta_text("uid");
         if !wanted.is_empty() && wanted != uid {
-            let why =
-                format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-            return Err(ApiError::conflict(call.resource(), &call.name, &why));
+            return Err(stale(call, "UID", &wanted, &uid));
+        }
+        if !version.is_empty() && version != old.rv.to_string() {
+            return Err(stale(call, "ResourceVersion", &version, &old.rv.to_string()));
         }
         let assigned = old.text(&["spec", "nodeName"]);
         let conflict = |why: String| {
@@ -85,8 +103,6 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             list.retain(|c| tree::text(c, &["type"]) != "PodScheduled");
             list.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
         }
-        let generation = old.number(&["metadata", "generation"]) + 1;
-        tree::meta(&mut new).insert("generation".into(), generation.into());
         if call.dry_run() {
             return Ok(bound(call, &old));
         }

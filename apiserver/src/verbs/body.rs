@@ -3,26 +3,24 @@
 //! Inputs: a resolved call and bytes. Absent on purpose: what the write changes (see `write`, `settle`).
 
 use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_kinds::registration;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode, protobuf};
+use fleet_apiserver_schema::{convert, decode, patch, protobuf};
 use serde_json::Value;
 
 /// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
     let p = &call.params;
     let mut causes = Vec::new();
-    if p.all("dryRun").any(|v| v != "All") {
-        let message = format!("Unsupported value: {:?}: supported values: \"All\"", p.get("dryRun"));
-        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
-    }
+    causes.extend(dry_run_cause(call));
     if !matches!(p.get("fieldValidation"), "" | "Ignore" | "Warn" | "Strict") {
         let message = format!(
-            "Unsupported value: {:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"",
+            "Unsupported value: {:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
             p.get("fieldValidation")
         );
         causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
@@ -40,7 +38,21 @@ pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
             "Too long: may not be more than 128 bytes",
         ));
     }
+    if let Some((at, c)) = p.get("fieldManager").char_indices().find(|(_, c)| c.is_control()) {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        causes.push(Cause::invalid("fieldManager", &p.get("fieldManager").into(), &why));
+    }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", causes)) }
+}
+
+/// What is wrong with the parameter `dryRun`.
+pub fn dry_run_cause(call: &Call) -> Option<Cause> {
+    let found: Vec<&str> = call.params.all("dryRun").collect();
+    if found.iter().all(|v| *v == "All") {
+        return None;
+    }
+    let message = format!("Unsupported value: {}: supported values: \"All\"", serde_json::json!(found));
+    Some(Cause::new("FieldValueNotSupported", "dryRun", message))
 }
 
 /// Decodes a body of any accepted type into JSON; also returns duplicate keys.
@@ -80,9 +92,7 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
     if (!kind.is_empty() && kind != r.kind) || (!version.is_empty() && version != r.api_version()) {
         let (group, found) = version.rsplit_once('/').unwrap_or(("", version));
         return Err(ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
-            kind,
-            found,
+            "{kind} in version \"{found}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
             r.kind,
             r.api_version(),
             r.kind
@@ -103,8 +113,8 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
             r.kind, r.version, r.kind
         )));
     }
-    let mut problems: Vec<String> = report.unknown.iter().map(|p| format!("unknown field \"{p}\"")).collect();
-    problems.extend(duplicates.iter().map(|p| format!("duplicate field \"{p}\"")));
+    let mut problems: Vec<String> = duplicates.iter().map(|p| format!("duplicate field \"{p}\"")).collect();
+    problems.extend(report.unknown.iter().map(|p| format!("unknown field \"{p}\"")));
     match call.params.get("fieldValidation") {
         "Strict" if !problems.is_empty() => {
             return Err(ApiError::bad_request(format!(
@@ -157,23 +167,54 @@ pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> 
         if found.is_empty() {
             tree::meta(value).insert("namespace".into(), call.namespace.as_str().into());
         } else if found != call.namespace {
-            // The object of the URL is told apart from a new one of the collection.
-            return Err(ApiError::bad_request(if call.name.is_empty() {
-                format!(
-                    "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
-                    call.namespace
-                )
-            } else {
-                format!(
-                    "the namespace of the object ({found}) does not match the namespace on the request ({})",
-                    call.namespace
-                )
-            }));
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
     } else if !found.is_empty() {
         tree::meta(value).remove("namespace");
     }
     Ok(())
+}
+
+/// The body of a PUT names the object of its URL.
+pub fn check_named(call: &Call, sent: &Value) -> ApiResult<()> {
+    let found = tree::meta_text(sent, "name");
+    if found.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name
+        )));
+    }
+    if found != call.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    Ok(())
+}
+
+/// What a patch led to cannot be decoded: told with the patched object, or of a strategic merge with the patch.
+pub fn undecodable(call: &Call, e: ApiError, old: &Obj, document: Value) -> ApiError {
+    let why = e.message().split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
+    let Some((_, why)) = why else { return e };
+    let shown = match http_io::content_type(&call.headers) {
+        "application/strategic-merge-patch+json" => patch::go_text(&document),
+        kind => {
+            let mut new = old.full();
+            convert::to_served(call.resource(), &mut new);
+            if kind == "application/json-patch+json" {
+                // It worked a moment ago.
+                let _ = patch::json_patch(&mut new, document);
+            } else {
+                patch::merge_patch(&mut new, document);
+            }
+            new.to_string()
+        }
+    };
+    let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {shown:?}: {why}"));
+    ApiError::invalid("", "", "", vec![cause])
 }
 
 /// Kinds that a PUT makes where there is none.

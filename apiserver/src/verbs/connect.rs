@@ -45,19 +45,28 @@ pub async fn connect(call: &Call) -> ApiResult<Response<Body>> {
     }
     let nodes = fleet_apiserver_schema::builtins::find("", "nodes");
     let Some(found) = call.core.store.table(&nodes.table).get(&node) else {
-        return Err(ApiError::not_found(nodes, &node));
+        // Under the name of what was asked for.
+        return Err(ApiError::not_found(call.resource(), &node));
     };
     if call.subresource == "log" {
         let line = format!("pod {} is simulated and writes no log\n", call.name);
         return Ok(http_io::text_response(StatusCode::OK, line));
     }
+    let address = address(&found);
+    if address.is_empty() {
+        return Err(unreachable());
+    }
     if !call.headers.contains_key(header::UPGRADE) {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
-    let address = address(&found);
     let why =
         format!("error dialing backend: dial tcp {address}:{KUBELET_PORT}: connect: connection refused");
     Err(ApiError::internal("", why))
+}
+
+/// A node that has not said where it is.
+fn unreachable() -> ApiError {
+    ApiError::internal("", "no preferred addresses found; known addresses: []")
 }
 
 fn address(node: &Obj) -> String {
@@ -131,11 +140,16 @@ async fn proxy(call: &Call) -> ApiResult<Response<Body>> {
     let unavailable = |why: String| Err(ApiError::unavailable(why));
     match r.plural.as_str() {
         "services" => {
-            let fits = |p: &Value| {
-                tree::text(p, &["name"]) == port || tree::number(p, &["port"]).to_string() == port
-            };
-            if !port.is_empty() && !found.list(&["spec", "ports"]).iter().any(fits) {
-                return unavailable(format!("no service port {port:?} found for service {name:?}"));
+            // A port by its name is looked for among those of the endpoints.
+            let fits = |p: &Value| tree::number(p, &["port"]).to_string() == port;
+            let is_number = port.parse::<u16>().is_ok();
+            if is_number && !found.list(&["spec", "ports"]).iter().any(fits) {
+                return unavailable(format!("no service port {port} found for service {name:?}"));
+            }
+            // Nobody makes endpoints of a service without a selector.
+            let selects = |selector: Value| selector.as_object().is_some_and(|labels| !labels.is_empty());
+            if !found.at(&["spec", "selector"]).is_some_and(selects) {
+                return Err(ApiError::not_found(r, name));
             }
             unavailable(format!("no endpoints available for service {name:?}"))
         }
@@ -152,7 +166,7 @@ async fn proxy(call: &Call) -> ApiResult<Response<Body>> {
         _ => {
             let address = address(&found);
             if address.is_empty() {
-                return Err(ApiError::internal("", "no preferred addresses found; known addresses: []"));
+                return Err(unreachable());
             }
             let why = format!(
                 "error trying to reach service: dial tcp {address}:{KUBELET_PORT}: connect: connection refused"

@@ -34,8 +34,9 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
         }
         let kind = tree::text(&v, &["kind"]);
         if !matches!(kind, "" | "DeleteOptions") {
+            let version = tree::text(&v, &["apiVersion"]);
             return Err(ApiError::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: the body is a {kind}"
+                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
             )));
         }
         o.grace = seconds(&v, "gracePeriodSeconds")?.or(o.grace);
@@ -59,15 +60,12 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
     }
     if !matches!(o.propagation.as_str(), "" | "Background" | "Foreground" | "Orphan") {
         let message = format!(
-            "Unsupported value: {:?}: supported values: \"Foreground\", \"Background\", \"Orphan\"",
+            "Unsupported value: {:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
             o.propagation
         );
         causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
     }
-    if p.all("dryRun").any(|v| v != "All") {
-        let message = format!("Unsupported value: {:?}: supported values: \"All\"", p.get("dryRun"));
-        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
-    }
+    causes.extend(body::dry_run_cause(call));
     if causes.is_empty() { Ok(o) } else { Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
@@ -101,7 +99,18 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
     match done {
         Done::Pending(obj) => read::object_response(call, StatusCode::OK, &obj),
-        Done::Gone(obj) if r.is("", "pods") => read::object_response(call, StatusCode::OK, &obj),
+        Done::Gone(obj) if r.is("", "pods") => {
+            // Shown as marked, though it was never stored so.
+            let mut value = obj.full();
+            if !obj.deleting() {
+                let generation = obj.number(&["metadata", "generation"]) + 1;
+                let meta = tree::meta(&mut value);
+                meta.insert("deletionTimestamp".into(), call.core.clock.stamp().into());
+                meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+                meta.insert("generation".into(), generation.into());
+            }
+            read::value_in_form(call, StatusCode::OK, value)
+        }
         Done::Gone(obj) => {
             let status = success(r, &call.name, &obj.meta_text("uid"));
             Ok(http_io::value_response(StatusCode::OK, &status))

@@ -2,20 +2,21 @@
 //!
 //! Absent on purpose: the status of budgets (see `admission::budgets`).
 
-use crate::verbs::bind::bound;
+use crate::verbs::bind::{bound, check_named, stale};
 use crate::verbs::removal::{Options, delete_object, seconds};
 use crate::verbs::{body, read};
 use axum::body::Body;
 use fleet_apiserver_admission::budgets;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::error::ApiResult;
 use http::Response;
 use serde_json::Value;
 
 /// Evicts the pod of the call.
 pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     let (eviction, _) = body::decode_body(call, sent)?;
+    check_named(call, &eviction, "Eviction")?;
     let pod = read::current(call).await?;
     let o = Options {
         grace: seconds(eviction.get("deleteOptions").unwrap_or(&Value::Null), "gracePeriodSeconds")?,
@@ -25,9 +26,7 @@ pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     };
     let wanted = tree::at(&eviction, &["deleteOptions", "preconditions", "uid"]).and_then(Value::as_str);
     if let Some(wanted) = wanted.filter(|w| *w != pod.meta_text("uid")) {
-        let uid = pod.meta_text("uid");
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(ApiError::conflict(call.resource(), &call.name, &why));
+        return Err(stale(call, "UID", wanted, &pod.meta_text("uid")));
     }
     budgets::take(&call.core, &call.core.budgets, &call.namespace, &pod, o.dry_run).await?;
     let entry = call.entry.clone();

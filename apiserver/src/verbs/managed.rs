@@ -5,6 +5,7 @@
 
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::Schema;
+use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::fieldset::{self, Set, Shape};
 use serde_json::{Map, Value, json};
@@ -122,10 +123,13 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, w: &W
     let mut entries = take(new);
     let mut change = match old {
         Some(old) => fieldset::diff(Some(schema), old, new),
-        None => fieldset::Change { set: fieldset::of(Some(schema), new, true), removed: Set::new() },
+        None => fieldset::diff(Some(schema), &canonical::empty(new), new),
     };
     fieldset::strip(&mut change.set, "");
     fieldset::strip(&mut change.removed, "");
+    if w.subresource.is_empty() && w.has_status {
+        change.set.remove("f:status");
+    }
     if w.subresource == "status" {
         change.set.retain(|k, _| k == "f:status" || k == "f:metadata");
     }
@@ -249,7 +253,7 @@ pub fn apply(
 /// Takes what apply changes away from other managers; they object to it unless it is forced.
 fn take_over(
     entries: &mut [Value],
-    change: &fieldset::Change,
+    change: &fieldset::FieldChange,
     firm: &Set,
     excused: &Set,
     force: bool,

@@ -232,11 +232,18 @@ fn check_options(p: &Params, asked: u64) -> ApiResult<()> {
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             ));
         }
+
+        if !p.get("continue").is_empty() {
+            return Err(list_options_invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
         if !matches!(how, "Exact" | "NotOlderThan") {
             let cause = fleet_apiserver_schema::error::Cause::new(
                 "FieldValueNotSupported",
                 "resourceVersionMatch",
-                format!("Unsupported value: {how:?}: supported values: \"Exact\", \"NotOlderThan\""),
+                format!("Unsupported value: {how:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""),
             );
             return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause]));
         }
@@ -258,7 +265,9 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
     if p.has("sendInitialEvents") {
         return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
-    let asked = p.version("resourceVersion")?;
+    let asked = p
+        .version("resourceVersion")
+        .map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message())))?;
     check_options(p, asked)?;
     let mut range = Range { prefix: &filter.prefix, limit, ..Range::default() };
     let parsed;

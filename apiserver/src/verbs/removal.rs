@@ -65,16 +65,18 @@ pub async fn delete_object(
         let Some(old) = core.store.read(table, key).await? else { return Err(ApiError::not_found(r, name)) };
         let uid = old.meta_text("uid");
         if !o.uid.is_empty() && o.uid != uid {
-            let why =
-                format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", o.uid);
-            return Err(ApiError::conflict(r, name, &why));
+            let why = format!(
+                "the UID in the precondition ({}) does not match the UID in record ({uid}). The object might have been deleted and then recreated",
+                o.uid
+            );
+            return Err(ApiError::conflict(&by_kind(r), name, &why));
         }
         if !o.version.is_empty() && o.version != old.rv.to_string() {
             let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}",
+                "the ResourceVersion in the precondition ({}) does not match the ResourceVersion in record ({}). The object might have been modified",
                 o.version, old.rv
             );
-            return Err(ApiError::conflict(r, name, &why));
+            return Err(ApiError::conflict(&by_kind(r), name, &why));
         }
         let write = match plan(core, r, &old, o) {
             Plan::Nothing => return Ok(Done::Pending(old)),
@@ -102,6 +104,11 @@ pub async fn delete_object(
             Err(e) => return Err(e.into()),
         }
     }
+}
+
+/// Preconditions are told under the kind's own name.
+fn by_kind(r: &Resource) -> Resource {
+    Resource { group: r.group.clone(), plural: r.kind.clone(), ..Resource::default() }
 }
 
 enum Plan {

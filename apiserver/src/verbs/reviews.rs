@@ -26,13 +26,16 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     map.insert("apiVersion".into(), r.api_version().into());
     if kind == "Binding" {
         let name = tree::meta_text(&value, "name").to_string();
+        if name.is_empty() {
+            return Err(ApiError::bad_request("Name parameter required."));
+        }
         let pods = call.core.registry.load().find("v1", "pods").cloned();
         call.entry = pods.ok_or_else(ApiError::no_such_resource)?;
         call.name = name;
         call.subresource = "binding".into();
         return action::action(call, sent).await;
     }
-    tree::meta(&mut value).entry("creationTimestamp").or_insert(Value::Null);
+    tree::meta(&mut value);
     let spec = value.get("spec").cloned().unwrap_or_default();
     let status = match kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user::info(&call.user)}),
@@ -58,7 +61,7 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
                 Some((user, good)) => {
                     json!({"authenticated": true, "user": user::info(&user), "audiences": good})
                 }
-                None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
+                None => json!({"user": {}, "error": "invalid bearer token"}),
             }
         }
         _ => return Err(ApiError::method_not_allowed()),
@@ -108,12 +111,15 @@ fn check_question(call: &Call, kind: &str, spec: &Value) -> ApiResult<()> {
                 "disallowed on this kind of request",
             ));
         } else if tree::text(spec, &["resourceAttributes", "namespace"]) != call.namespace {
-            let message =
-                format!("spec.resourceAttributes.namespace must match namespace: {}", call.namespace);
-            return Err(ApiError::bad_request(message));
+            let found = tree::text(spec, &["resourceAttributes", "namespace"]);
+            causes.push(Cause::invalid(
+                "spec.resourceAttributes.namespace",
+                &json!(found),
+                "must match metadata.namespace",
+            ));
         }
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", kind, "", causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", "", "", causes)) }
 }
 
 fn decision(call: &Call, user: &User, spec: &Value) -> Value {

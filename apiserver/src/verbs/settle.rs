@@ -2,16 +2,19 @@
 //!
 //! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
 
+use crate::verbs::bind::stale;
 use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::nesting;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_kinds::{pods, services};
 use fleet_apiserver_schema::crd as definitions;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Map, Value, json};
@@ -33,8 +36,17 @@ pub fn keeps_status_on_create(r: &Resource) -> bool {
     matches!((r.group.as_str(), r.plural.as_str()), ("", "nodes" | "namespaces" | "persistentvolumes"))
 }
 
+/// Objects that are nested more deeply than the store takes are refused before anything walks through them.
+fn check_nesting(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<()> {
+    nesting::check_change(old, value).map_err(|e| {
+        let cause = Cause::new("FieldValueInvalid", &e.path, format!("Invalid value: {e}"));
+        ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), vec![cause])
+    })
+}
+
 /// Validates a new or changed object; all causes at once.
 pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresource: &str) -> ApiResult<()> {
+    check_nesting(r, old, value)?;
     let mut causes = Vec::new();
     validate::metadata(name_rule(r), value, &mut causes);
     if r.custom {
@@ -49,6 +61,9 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
         // Rules are judged on objects of the right shape only.
         if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
             causes.extend(rules.broken(value, old));
+        } else if r.rules.is_some() && causes.len() > before {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            causes.push(Cause::invalid("<nil>", &Value::Null, why));
         }
     } else {
         kinds::check_finalizers(value, &mut causes);
@@ -97,29 +112,36 @@ fn restore(new: &mut Value, live: &Value, kept: &[&str]) {
     }
 }
 
-/// Combines the part of an object that the endpoint may change with the rest of the live object.
-pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
+/// What is sent is the object of the URL, and not a later one of its name.
+fn same_object(call: &Call, live: &Value, new: &Value) -> ApiResult<()> {
     let r = call.resource();
     let name = call.name.as_str();
-    let found = tree::meta_text(&new, "name");
+    let found = tree::meta_text(new, "name");
     if !found.is_empty() && found != name {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({found}) does not match the name on the URL ({name})"
         )));
     }
-    let sent_uid = tree::meta_text(&new, "uid");
+    let sent_uid = tree::meta_text(new, "uid");
     let uid = tree::meta_text(live, "uid");
     if !sent_uid.is_empty() && sent_uid != uid {
-        return Err(ApiError::conflict(
-            r,
-            name,
-            &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
-        ));
+        if http_io::content_type(&call.headers).contains("patch") {
+            let cause = Cause::invalid("metadata.uid", &json!(sent_uid), "field is immutable");
+            return Err(ApiError::invalid(&r.group, &r.kind, name, vec![cause]));
+        }
+        return Err(stale(call, "UID", sent_uid, uid));
     }
+    Ok(())
+}
+
+/// Combines the part of an object that the endpoint may change with the rest of the live object.
+pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
+    let r = call.resource();
+    same_object(call, live, &new)?;
     let old_meta = tree::at(live, &["metadata"]);
     {
         let meta = tree::meta(&mut new);
-        meta.insert("name".into(), name.into());
+        meta.insert("name".into(), call.name.as_str().into());
         for key in SERVER_FIELDS {
             tree::put(meta, key, old_meta.and_then(|m| m.get(key)).cloned());
         }
@@ -170,6 +192,9 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     }
     if !r.custom {
         kinds::apply(r, &mut new);
+    }
+    if r.is("apps", "daemonsets") {
+        kinds::template_generation(Some(live), &mut new);
     }
     if r.is("", "services") && call.subresource.is_empty() {
         services::settle(&call.core, Some(live), &mut new)?;

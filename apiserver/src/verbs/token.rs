@@ -27,9 +27,9 @@ fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
         ("Secret", "v1") => ("secrets", "secret"),
         ("Node", "v1") => ("nodes", "node"),
         _ => {
-            let message = format!(
-                "cannot bind token to object of type {kind:?}: allowed are Pod, Secret and Node of v1"
-            );
+            let version = tree::text(reference, &["apiVersion"]);
+            let version = if version.contains('/') { version.to_string() } else { format!("/{version}") };
+            let message = format!("cannot bind token to object of type {version}, Kind={kind}");
             return Err(ApiError::bad_request(message));
         }
     };
@@ -70,10 +70,9 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
     let account = read::current(call).await?;
     let named = tree::meta_text(&value, "name");
     if !named.is_empty() && named != call.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({})",
-            call.name
-        )));
+        let why = "must match the service account name if specified";
+        let cause = Cause::invalid("metadata.name", &json!(named), why);
+        return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
     }
     let spec = value.get("spec").cloned().unwrap_or_default();
     let asked = spec.get("expirationSeconds").filter(|s| !s.is_null());
@@ -91,7 +90,7 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
                 "may not specify a duration larger than 2^32 seconds"
             };
             let cause = Cause::invalid("spec.expirationSeconds", &json!(s), why);
-            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]));
         }
         Some(s) => s,
     };

@@ -64,10 +64,15 @@ struct Watcher {
 
 /// Fails for watch options that contradict each other.
 fn check_options(p: &Params) -> ApiResult<()> {
-    let invalid = |field: &str, why: &str| {
-        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![Cause::forbidden(field, why)]))
-    };
     let how = p.get("resourceVersionMatch");
+    let invalid = |field: &str, why: &str| {
+        let mut causes = vec![Cause::forbidden(field, why)];
+        if !matches!(how, "" | "NotOlderThan") {
+            let message = format!("Unsupported value: {how:?}: supported values: \"NotOlderThan\"");
+            causes.push(Cause::new("FieldValueNotSupported", field, message));
+        }
+        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
+    };
     if p.has("sendInitialEvents") {
         if how != "NotOlderThan" {
             return invalid(

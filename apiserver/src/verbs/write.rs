@@ -4,8 +4,8 @@
 //! themselves (see `body`, `settle`, `admission`).
 
 use crate::verbs::body::{
-    check_namespace_of_body, check_options, created_by_update, decode_body, normalize, renormalize,
-    updated_blindly,
+    check_named, check_namespace_of_body, check_options, created_by_update, decode_body, normalize,
+    renormalize, undecodable, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
@@ -123,6 +123,9 @@ fn track_new(call: &Call, value: &mut Value, now: &str) {
     tree::meta(value).remove("managedFields");
     if !call.resource().custom && !call.core.untracked.contains(call.manager()) {
         kinds::of_fields(call.resource(), value);
+        if call.resource().is("apps", "daemonsets") {
+            kinds::template_generation(None, value);
+        }
     }
     track(call, None, value, now);
 }
@@ -138,6 +141,9 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     kinds::apply(r, value);
     if r.is("", "namespaces") {
         kinds::new_namespace(value);
+    }
+    if r.is("apps", "daemonsets") {
+        kinds::template_generation(None, value);
     }
     if r.is("batch", "jobs") {
         let uid = tree::meta_text(value, "uid").to_string();
@@ -193,7 +199,7 @@ fn unite_owners(call: &mut Call, value: &mut Value) {
     });
     if owners.len() != before {
         call.warnings.push(format!(
-            ".metadata.ownerReferences contains duplicate entries with UID(s) {}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests",
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             twice.join(", ")
         ));
     }
@@ -436,20 +442,8 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !scaling {
         normalize(call, &mut sent, &duplicates)?;
         check_namespace_of_body(call, &mut sent)?;
-        let found = tree::meta_text(&sent, "name");
-        if found.is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object (\"\" based on URL) was undeterminable: name must be provided: {}",
-                call.name
-            )));
-        }
-        if found != call.name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({found}) does not match the name on the URL ({})",
-                call.name
-            )));
-        }
     }
+    check_named(call, &sent)?;
     let version = tree::meta_text(&sent, "resourceVersion").to_string();
     loop {
         let old = match read::current(call).await {
@@ -469,6 +463,10 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
                 Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             let r = call.resource();
             return Err(ApiError::invalid(&r.group, &r.kind, &call.name, vec![cause]));
+        }
+        if version.parse::<u64>().is_err() && !version.is_empty() {
+            let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+            return Err(ApiError::internal("", why));
         }
         if !version.is_empty() && version != old.rv.to_string() {
             return Err(ApiError::modified(call.resource(), &call.name));
@@ -496,13 +494,13 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         _ => apply,
     };
     if !known {
-        let list = if custom {
-            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        return Err(if custom && kind.ends_with("-patch+json") {
+            let list =
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+            ApiError::unsupported_media(list)
         } else {
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
-             application/apply-patch+yaml"
-        };
-        return Err(ApiError::unsupported_media(list));
+            ApiError::unknown_patch()
+        });
     }
     let parse = || match tree::parse(body) {
         Ok(found) => Ok(found),
@@ -531,6 +529,9 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             (false, false) => managed::without(&mut live, |bare| bare.clone()),
         };
         convert::to_served(call.resource(), &mut new);
+        if !json_patch {
+            patches::check_object(&document, kind == "application/strategic-merge-patch+json")?;
+        }
         match kind.as_str() {
             "application/json-patch+json" => patches::json_patch(&mut new, document)?,
             "application/merge-patch+json" => patches::merge_patch(&mut new, document),
@@ -547,7 +548,9 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         } else {
             call.warnings.clear();
             let same = take_unchanged(call.resource(), &live, &mut new);
-            normalize(call, &mut new, &duplicates)?;
+            if let Err(e) = normalize(call, &mut new, &duplicates) {
+                return Err(undecodable(call, e, &old, parse()?.0));
+            }
             tree::object(&mut new).extend(same);
             check_namespace_of_body(call, &mut new)?;
         }

@@ -44,7 +44,6 @@ async fn strangers_and_forgers_stay_outside() {
     let none = "eyJhbGciOiJub25lIn0";
     for bad in [
         "wrong".to_string(),
-        String::new(),
         "a.b.c".into(),
         format!("{}.{}.", parts[0], parts[1]),
         format!("{none}.{}.", parts[1]),
@@ -56,6 +55,10 @@ async fn strangers_and_forgers_stay_outside() {
         let answer = api.with_token(Some(&bad)).get("/version").await;
         assert_eq!((answer.code, answer.reason()), (401, "Unauthorized"), "{:.60}: {}", bad, answer.text);
     }
+    // A header without a token is as none: what everybody may see, and nothing else.
+    let nobody = api.with_token(Some(""));
+    nobody.get("/version").await.expect(200);
+    nobody.get(&api.core("pods")).await.fails(403, "Forbidden");
     api.done().await;
 }
 
@@ -113,7 +116,9 @@ async fn token_requests() {
         }
     }
     api.post(&api.core("serviceaccounts/nobody/token"), json!({"spec": {}})).await.fails(404, "NotFound");
-    api.post(&path, json!({"metadata": {"name": "other"}, "spec": {}})).await.fails(400, "BadRequest");
+    let other =
+        api.post(&path, json!({"metadata": {"name": "other"}, "spec": {}})).await.fails(422, "Invalid");
+    assert_eq!(other.causes(), [("FieldValueInvalid", "metadata.name")]);
 
     // A token for another audience opens nothing here, and is known to be good there.
     let made = api.post(&path, json!({"spec": {"audiences": ["vault"]}})).await.expect(201);
@@ -144,14 +149,14 @@ async fn token_requests() {
     );
     assert_eq!(info["extra"]["authentication.kubernetes.io/pod-name"], json!(["p"]));
     api.delete(&api.core("pods/p"), json!({"gracePeriodSeconds": 0})).await.expect(200);
-    token.get("/version").await.fails(401, "Unauthorized");
+    token.until_code("/version", 401).await.fails(401, "Unauthorized");
 
     // So does every token with its account, and a new account of the same name brings none back.
     let token = api.account("short").await;
     who(&token).await;
     api.delete(&api.core("serviceaccounts/short"), Value::Null).await.expect(200);
     api.post(&api.core("serviceaccounts"), json!({"metadata": {"name": "short"}})).await.expect(201);
-    token.get("/version").await.fails(401, "Unauthorized");
+    token.until_code("/version", 401).await.fails(401, "Unauthorized");
     api.done().await;
 }
 
@@ -174,7 +179,8 @@ async fn secrets_of_accounts_carry_a_token() {
     let robot = api.with_token(Some(std::str::from_utf8(&token).unwrap()));
     assert_eq!(who(&robot).await["username"], format!("system:serviceaccount:{}:robot", api.ns));
     api.delete(&api.core("secrets/robot-token"), Value::Null).await.expect(200);
-    robot.get("/version").await.fails(401, "Unauthorized");
+    // A server may remember a token for a few seconds.
+    robot.until_code("/version", 401).await.fails(401, "Unauthorized");
     api.done().await;
 }
 
@@ -196,13 +202,13 @@ async fn impersonation_needs_permission_and_is_visible() {
     let account = format!("system:serviceaccount:{}:default", api.ns);
     let info = api.raw("POST", WHO, &[("impersonate-user", &account)], "{}").await.expect(201).body;
     assert!(has(&info["status"]["userInfo"], &format!("system:serviceaccounts:{}", api.ns)));
-    api.raw("GET", "/version", &[("impersonate-group", "dev")], Vec::new()).await.expect(500);
+    api.raw("GET", "/version", &[("impersonate-group", "dev")], Vec::new()).await.fails(400, "BadRequest");
     let robot = api.account("robot").await;
     let denied = robot
         .raw("GET", "/version", &[("impersonate-user", "bob")], Vec::new())
         .await
         .fails(403, "Forbidden");
-    assert!(denied.message().contains("cannot impersonate resource \"users\""), "{}", denied.text);
+    assert!(denied.message().contains("cannot impersonate"), "{}", denied.text);
     api.done().await;
 }
 
@@ -229,7 +235,8 @@ async fn reviews_check_what_they_are_asked() {
     ask["metadata"] = json!({"namespace": api.ns});
     api.post(&local, ask.clone()).await.expect(201);
     ask["spec"]["resourceAttributes"]["namespace"] = json!("other");
-    api.post(&local, ask).await.fails(400, "BadRequest");
+    let refused = api.post(&local, ask).await.fails(422, "Invalid");
+    assert_eq!(refused.causes(), [("FieldValueInvalid", "spec.resourceAttributes.namespace")]);
     let rules = format!("{base}/selfsubjectrulesreviews");
     let listed = api.post(&rules, json!({"spec": {"namespace": api.ns}})).await.expect(201).body;
     assert!(listed["status"]["resourceRules"].is_array() && listed["status"]["nonResourceRules"].is_array());

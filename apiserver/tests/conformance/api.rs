@@ -129,6 +129,8 @@ impl Api {
         api.ns = random("t-");
         let made = api.post("/api/v1/namespaces", json!({"metadata": {"name": api.ns}})).await;
         assert_eq!(made.code, 201, "{}", made.text);
+        // A controller makes the account that pods run as.
+        api.until_code(&api.core("serviceaccounts/default"), 200).await;
         api
     }
 

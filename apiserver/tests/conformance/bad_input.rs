@@ -11,6 +11,91 @@ async fn goes_on(api: &Api) {
     assert_eq!(api.get("/readyz").await.expect(200).text, "ok");
 }
 
+/// An object nested so often, below a field.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |value, _| json!({"a": value}))
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_not_stored() {
+    let api = Api::new().await;
+    // Another server has other limits.
+    if api.embedded().is_none() {
+        return api.done().await;
+    }
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}}}]);
+    let version_of = format!("{}/v1", api.crd("deeps", "Deep", version).await);
+    let path = api.group(&version_of, "deeps");
+    let object = |name: &str, levels: usize| json!({"apiVersion": version_of, "kind": "Deep", "metadata": {"name": name}, "spec": nested(levels)});
+    let too_deep = |answer: crate::api::Answer| {
+        assert!((400..500).contains(&answer.code), "{:.300}", answer.text);
+        let text = answer.message();
+        assert!(text.contains("levels of nested objects and lists; allowed: 100"), "{text:.600}");
+    };
+    too_deep(api.post(&path, object("over", 100)).await);
+    api.post(&path, object("a", 99)).await.expect(201);
+    let one = format!("{path}/a");
+    let (merge, json_patch) = ("merge", "json");
+    too_deep(api.patch(&one, merge, json!({"spec": nested(100)})).await);
+    too_deep(api.patch(&format!("{one}/status"), merge, json!({"status": nested(100)})).await);
+    let below = format!("/spec{}", "/a".repeat(98));
+    too_deep(
+        api.patch(&one, json_patch, json!([{"op": "replace", "path": below, "value": nested(100)}])).await,
+    );
+    // Sixty operations that hang on to each other would be six thousand levels.
+    let chain: Vec<Value> = (0..60)
+        .map(|n| json!({"op": "replace", "path": format!("/spec/a{}", "/a".repeat(n * 100)), "value": nested(100)}))
+        .collect();
+    too_deep(api.patch(&one, json_patch, json!(chain)).await);
+    let mut applied = object("a", 100);
+    let apply = "apply";
+    too_deep(api.patch(&format!("{one}?fieldManager=x&force=true"), apply, applied.clone()).await);
+    applied["metadata"]["name"] = json!("b");
+    too_deep(api.patch(&format!("{path}/b?fieldManager=x"), apply, applied).await);
+    let mut put = api.get(&one).await.expect(200).body;
+    put["spec"] = nested(100);
+    too_deep(api.put(&one, put).await);
+    // Everything stored is readable, also inside others, by a reader with the usual limit of 128.
+    let list = api.get(&path).await.expect(200);
+    assert_eq!(list.body["items"][0]["spec"], nested(99));
+    serde_json::from_str::<Value>(&list.text).expect("a list that can be read");
+    api.delete(&one, json!({})).await.expect(200);
+    goes_on(&api).await;
+    api.done().await;
+}
+
+#[tokio::test]
+async fn an_applied_configuration_of_another_type_is_the_clients_error() {
+    let api = Api::new().await;
+    if api.embedded().is_none() {
+        return api.done().await;
+    }
+    let path = format!("{}/a?fieldManager=x", api.core("configmaps"));
+    let map = |field: &str, value: Value| {
+        let mut map = config_map("a");
+        map[field] = value;
+        map
+    };
+    for body in [
+        json!(null),
+        json!([]),
+        json!("x"),
+        map("metadata", json!([])),
+        map("metadata", json!({"name": 1})),
+        map("metadata", json!({"name": "a", "labels": {"x": {}}})),
+        map("data", json!(5)),
+        map("data", json!({"k": ["v"]})),
+    ] {
+        let shown = body.to_string();
+        let answer = api.patch(&path, "apply", body).await;
+        assert_eq!((answer.code, answer.reason()), (400, "BadRequest"), "{shown}: {:.300}", answer.text);
+    }
+    goes_on(&api).await;
+    api.done().await;
+}
+
 #[tokio::test]
 async fn bodies() {
     let api = Api::new().await;
@@ -183,7 +268,6 @@ async fn patches() {
         ("merge", json!({"kind": "Secret"})),
         ("strategic-merge", json!([1])),
         ("strategic-merge", json!({"$patch": "bogus"})),
-        ("strategic-merge", json!({"$bogus/data": 1})),
         (
             "strategic-merge",
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": 1, "$setElementOrder/ownerReferences": "x", "finalizers": 3}}),
@@ -239,7 +323,6 @@ async fn queries_and_paths() {
         "fieldSelector=%ff",
         "fieldSelector=metadata.name",
         "fieldSelector=a%3Db%3Dc%3Dd",
-        "fieldSelector=%3D",
         "resourceVersion=-1",
         "resourceVersion=99999999999999999999999",
         "continue=%00",
@@ -253,14 +336,8 @@ async fn queries_and_paths() {
             answer.text
         );
     }
-    for query in [
-        "limit=abc",
-        "limit=99999999999999999999",
-        "timeoutSeconds=-4",
-        "watch=bogus",
-        "a=b&a=c&&&=",
-        "pretty=%ff",
-    ] {
+    for query in ["limit=abc", "limit=99999999999999999999", "timeoutSeconds=-4", "a=b&a=c&&&=", "pretty=%ff"]
+    {
         let answer = api.get(&format!("{path}?{query}")).await;
         assert!(matches!(answer.code, 200 | 400), "{query}: {} {:.300}", answer.code, answer.text);
     }
@@ -309,7 +386,7 @@ async fn definitions() {
         assert!(matches!(answer.code, 400 | 422), "{spec}: {} {:.300}", answer.code, answer.text);
     }
     let mut nested = json!({"type": "string"});
-    for _ in 0..60 {
+    for _ in 0..45 {
         nested = json!({"type": "object", "properties": {"a": nested}});
     }
     let group = api

@@ -389,10 +389,13 @@ async fn policies_judge_by_expressions() {
     let start = std::time::Instant::now();
     let refused = loop {
         let answer = api.post(&format!("{path}?dryRun=All"), sized("d", 3)).await;
-        if answer.code != 201 {
+        // Nor does it know the parameter at once; one of 1.36 never does, after the last policy with parameters of this
+        // kind was deleted: it has to be started anew for each run of this check.
+        if answer.code != 201 && !answer.message().contains("no params found") {
             break answer;
         }
-        assert!(start.elapsed().as_secs() < 30, "never refused");
+        assert!(start.elapsed().as_secs() < 60, "never refused: {}", answer.text);
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     };
     let refused = refused.fails(422, "Invalid");
     let want = format!(

@@ -17,7 +17,7 @@ async fn config_maps_and_secrets() {
         (json!({"data": {"a b": "x"}}), "Invalid", "data[a b]"),
         (json!({"data": {"..": "x"}}), "Invalid", "data[..]"),
         (json!({"binaryData": {"a": "eA=="}}), "Invalid", "data[a]"),
-        (json!({"data": {"b": "x".repeat(1 << 20)}}), "TooLong", ""),
+        (json!({"data": {"b": "x".repeat(1 << 20)}}), "TooLong", "[]"),
     ];
     new_objects(&api, &maps, &map, cases).await;
     api.post(&maps, json!({"metadata": {"name": "b"}, "binaryData": {"x": "not base64!"}}))
@@ -106,7 +106,7 @@ async fn services() {
         (
             spec(json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]})),
             "Forbidden",
-            "spec.loadBalancerSourceRanges",
+            "spec.LoadBalancerSourceRanges",
         ),
         (spec(json!({"ipFamilies": ["IPv5"]})), "NotSupported", "spec.ipFamilies[0]"),
     ];
@@ -285,11 +285,7 @@ async fn claims_and_volumes() {
         (spec(json!({"accessModes": []})), "Required", "spec.accessModes"),
         (spec(json!({"accessModes": ["Sometimes"]})), "NotSupported", "spec.accessModes"),
         (spec(json!({"resources": null})), "Required", "spec.resources[storage]"),
-        (
-            spec(json!({"resources": {"requests": {"storage": "0"}}})),
-            "Invalid",
-            "spec.resources.requests.storage",
-        ),
+        (spec(json!({"resources": {"requests": {"storage": "0"}}})), "Invalid", "spec.resources[storage]"),
         (spec(json!({"volumeMode": "Tape"})), "NotSupported", "spec.volumeMode"),
         (spec(json!({"storageClassName": "A_B"})), "Invalid", "spec.storageClassName"),
     ];
@@ -335,9 +331,9 @@ async fn storage_classes_and_drivers() {
     ];
     new_objects(&api, path, &base, cases).await;
     let refused: &[Case] = &[
-        (json!({"provisioner": "example.com/q"}), "Forbidden", "provisioner"),
-        (json!({"parameters": {"a": "c"}}), "Forbidden", "parameters"),
-        (json!({"reclaimPolicy": "Retain"}), "Forbidden", "reclaimPolicy"),
+        (json!({"provisioner": "example.com/q"}), "Invalid", "provisioner"),
+        (json!({"parameters": {"a": "c"}}), "Invalid", "parameters"),
+        (json!({"reclaimPolicy": "Retain"}), "Invalid", "reclaimPolicy"),
         (json!({"volumeBindingMode": "WaitForFirstConsumer"}), "Invalid", "volumeBindingMode"),
     ];
     changes(&api, path, &base, refused, &[json!({"allowVolumeExpansion": true})]).await;
@@ -357,7 +353,7 @@ async fn storage_classes_and_drivers() {
     new_objects(&api, "/apis/storage.k8s.io/v1/volumeattributesclasses", &attributes, cases).await;
     let driver = json!({"metadata": {"name": random("d.")}, "spec": {}});
     let cases: &[Case] = &[
-        (spec(json!({"volumeLifecycleModes": ["Forever"]})), "NotSupported", "spec.volumeLifecycleModes[0]"),
+        (spec(json!({"volumeLifecycleModes": ["Forever"]})), "NotSupported", "spec.volumeLifecycleModes"),
         (spec(json!({"fsGroupPolicy": "x"})), "NotSupported", "spec.fsGroupPolicy"),
     ];
     new_objects(&api, "/apis/storage.k8s.io/v1/csidrivers", &driver, cases).await;
@@ -378,7 +374,7 @@ async fn storage_classes_and_drivers() {
         &[
             (spec(json!({"attacher": ""})), "Required", "spec.attacher"),
             (spec(json!({"source": {"persistentVolumeName": null}})), "Required", "spec.source"),
-            (spec(json!({"nodeName": ""})), "Required", "spec.nodeName"),
+            (spec(json!({"nodeName": ""})), "Invalid", "spec.nodeName"),
         ],
     )
     .await;
@@ -389,7 +385,7 @@ async fn storage_classes_and_drivers() {
         &path,
         &capacity,
         &[
-            (json!({"storageClassName": ""}), "Required", "storageClassName"),
+            (json!({"storageClassName": ""}), "Invalid", "storageClassName"),
             (json!({"capacity": "-1"}), "Invalid", "capacity"),
         ],
     )
@@ -412,7 +408,7 @@ async fn ranges_and_quotas_themselves() {
     let base =
         json!({"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}});
     let cases: &[Case] = &[
-        (limit(json!({"type": ""})), "Required", "spec.limits[0].type"),
+        (limit(json!({"type": ""})), "Invalid", "spec.limits[0].type"),
         (limit(json!({"type": "Thing"})), "Invalid", "spec.limits[0].type"),
         (spec(json!({"limits": [{"type": "Pod"}, {"type": "Pod"}]})), "Duplicate", "spec.limits[1].type"),
         (limit(json!({"type": "Pod", "default": {"cpu": "1"}})), "Forbidden", "spec.limits[0].default"),
@@ -431,7 +427,7 @@ async fn ranges_and_quotas_themselves() {
             "Invalid",
             "spec.limits[0].defaultRequest[cpu]",
         ),
-        (limit(json!({"type": "PersistentVolumeClaim"})), "Required", "spec.limits[0]"),
+        (limit(json!({"type": "PersistentVolumeClaim"})), "Required", "spec.limits[0].limits"),
         (
             limit(json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}})),
             "Invalid",
@@ -455,7 +451,7 @@ async fn ranges_and_quotas_themselves() {
                 json!({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}),
             ),
             "Required",
-            "spec.scopeSelector.matchExpressions[0].values",
+            "spec.scopeSelector.matchExpressions.values",
         ),
     ];
     new_objects(&api, &api.core("resourcequotas"), &quota, cases).await;
@@ -642,14 +638,14 @@ async fn nodes_start_tainted_until_they_are_ready() {
         json!({"metadata": {"name": name}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
     let taint = |t: Value| spec(json!({"taints": [t]}));
     let cases: &[Case] = &[
-        (taint(json!({"key": "a", "effect": "Explode"})), "NotSupported", "spec.taints[0].effect"),
-        (taint(json!({"key": "", "effect": "NoSchedule"})), "Invalid", "spec.taints[0].key"),
+        (taint(json!({"key": "a", "effect": "Explode"})), "NotSupported", "metadata.taints[0].effect"),
+        (taint(json!({"key": "", "effect": "NoSchedule"})), "Invalid", "metadata.taints[0].key"),
         (
             spec(
                 json!({"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]}),
             ),
             "Duplicate",
-            "spec.taints[1]",
+            "metadata.taints[1]",
         ),
     ];
     new_objects(&api, path, &base, cases).await;
@@ -688,7 +684,7 @@ async fn certificates_are_asked_for_approved_and_signed() {
         "signerName": "example.com/signer", "username": "somebody-else"}});
     let cases: &[Case] = &[
         (spec(json!({"request": "eA=="})), "Invalid", "spec.request"),
-        (spec(json!({"request": ""})), "Required", "spec.request"),
+        (spec(json!({"request": ""})), "Invalid", "spec.request"),
         (spec(json!({"usages": []})), "Required", "spec.usages"),
         (spec(json!({"usages": ["world domination"]})), "NotSupported", "spec.usages[0]"),
         (spec(json!({"signerName": ""})), "Required", "spec.signerName"),
@@ -722,7 +718,14 @@ async fn certificates_are_asked_for_approved_and_signed() {
     let bind = json!({"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "weak", "namespace": api.ns}]});
     api.post(&format!("{RBAC}/clusterrolebindings"), bind).await.expect(201);
-    let refused = weak.put(&format!("{at}/approval"), with(&["Approved"])).await.fails(403, "Forbidden");
+    // A server may learn of the role a moment later.
+    let start = std::time::Instant::now();
+    let refused = loop {
+        let answer = weak.put(&format!("{at}/approval"), with(&["Approved"])).await;
+        if !answer.message().contains("cannot update resource") || start.elapsed().as_secs() > 30 {
+            break answer.fails(403, "Forbidden");
+        }
+    };
     assert!(
         refused.message().contains("user not permitted to approve requests with signerName"),
         "{}",
@@ -743,7 +746,7 @@ async fn claims_of_devices() {
     let cases: &[Case] = &[
         (
             request(json!({"name": "", "exactly": {"deviceClassName": "gpu"}})),
-            "Required",
+            "Invalid",
             "spec.devices.requests[0].name",
         ),
         (request(json!({"name": "r"})), "Required", "spec.devices.requests[0]"),

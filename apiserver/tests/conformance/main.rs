@@ -9,6 +9,7 @@ mod bad_input;
 mod cluster;
 mod definitions;
 mod edges;
+mod expressions;
 mod hooks;
 mod kinds;
 mod lists;

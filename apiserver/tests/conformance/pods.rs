@@ -129,7 +129,7 @@ async fn environments() {
             ),
             (
                 from(json!({"fieldRef": {"fieldPath": "metadata.whoops"}})),
-                "NotSupported",
+                "Invalid",
                 "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
             ),
             (
@@ -147,7 +147,7 @@ async fn environments() {
                 "Invalid",
                 "spec.containers[0].env[0].valueFrom.configMapKeyRef.key",
             ),
-            (c(json!({"envFrom": [{}]})), "Invalid", "spec.containers[0].envFrom[0]"),
+            (c(json!({"envFrom": [{}]})), "Invalid", "spec.containers[0].envFrom"),
             (
                 c(json!({"envFrom": [{"configMapRef": {"name": ""}}]})),
                 "Required",
@@ -219,7 +219,6 @@ async fn volumes_and_mounts() {
     refused(
         base,
         &[
-            (json!({"spec": {"volumes": [{"name": "v"}]}}), "Required", "spec.volumes[0]"),
             (volume(json!({"name": "", "emptyDir": {}})), "Required", "spec.volumes[0].name"),
             (volume(json!({"name": "A_b", "emptyDir": {}})), "Invalid", "spec.volumes[0].name"),
             (
@@ -227,7 +226,7 @@ async fn volumes_and_mounts() {
                 "Duplicate",
                 "spec.volumes[1].name",
             ),
-            (volume(json!({"emptyDir": {}, "hostPath": {"path": "/"}})), "Forbidden", "spec.volumes[0].emptyDir"),
+            (volume(json!({"emptyDir": {}, "hostPath": {"path": "/"}})), "Forbidden", "spec.volumes[0].hostPath"),
             (volume(json!({"hostPath": {"path": ""}})), "Required", "spec.volumes[0].hostPath.path"),
             (volume(json!({"hostPath": {"path": "/a/../b"}})), "Invalid", "spec.volumes[0].hostPath.path"),
             (
@@ -259,7 +258,7 @@ async fn volumes_and_mounts() {
             ),
             (mount(json!({"name": "other"})), "NotFound", "spec.containers[0].volumeMounts[0].name"),
             (mount(json!({"mountPath": ""})), "Required", "spec.containers[0].volumeMounts[0].mountPath"),
-            (mount(json!({"subPath": "/abs"})), "Invalid", "spec.containers[0].volumeMounts[0].subPath"),
+            (mount(json!({"subPath": "/abs"})), "Invalid", "spec.containers[0].volumeMounts.subPath"),
             (
                 c(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/v"}]})),
                 "Invalid",
@@ -294,7 +293,7 @@ async fn policies_names_and_numbers_of_pods() {
             (
                 spec(json!({"schedulingGates": [{"name": "example.com/a"}, {"name": "example.com/a"}]})),
                 "Duplicate",
-                "spec.schedulingGates[1].name",
+                "spec.schedulingGates[1]",
             ),
             (
                 spec(json!({"schedulingGates": [{"name": "example.com/a"}], "nodeName": "n"})),
@@ -331,7 +330,7 @@ async fn policies_names_and_numbers_of_pods() {
                 "Invalid",
                 "spec.containers[0].securityContext",
             ),
-            (spec(json!({"resourceClaims": [{"name": "c"}]})), "Required", "spec.resourceClaims[0]"),
+            (spec(json!({"resourceClaims": [{"name": "c"}]})), "Invalid", "spec.resourceClaims[0]"),
         ],
     )
     .await;
@@ -557,23 +556,34 @@ async fn the_way_to_a_container_is_told_wrong_in_the_real_words() {
     api.get(&format!("{pods}/free/log?tailLines=-1")).await.fails(422, "Invalid");
     // A pod on a node that nobody knows of, and on one that does not answer.
     let node = crate::api::random("node-");
-    let bind = json!({"target": {"kind": "Node", "name": node}});
+    let bind = json!({"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": node}});
     api.post(&format!("{pods}/bound/binding"), bind).await.expect(201);
     let answer = api
         .raw("POST", &format!("{pods}/bound/exec?command=ls"), &[], Vec::new())
         .await
         .fails(404, "NotFound");
-    assert_eq!(answer.message(), format!("nodes \"{node}\" not found"));
+    assert_eq!(answer.message(), format!("pods \"{node}\" not found"));
     api.post("/api/v1/nodes", json!({"metadata": {"name": node}})).await.expect(201);
+    let exec = format!("{pods}/bound/exec?command=ls");
+    let answer = api.raw("POST", &exec, &[], Vec::new()).await.fails(500, "");
+    assert_eq!(answer.message(), "no preferred addresses found; known addresses: []");
+    let at = json!({"status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}});
+    api.patch(&format!("/api/v1/nodes/{node}/status"), "merge", at).await.expect(200);
     let answer = api
         .raw("POST", &format!("{pods}/bound/exec?command=ls"), &[], Vec::new())
         .await
         .fails(400, "BadRequest");
     assert_eq!(answer.message(), "Upgrade request required");
-    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
-    api.post(&api.core("services"), service).await.expect(201);
-    let answer = api.get(&api.core("services/s/proxy/path")).await.fails(503, "ServiceUnavailable");
+    let service = |name: &str, selector: Value| json!({"metadata": {"name": name}, "spec": {"selector": selector, "ports": [{"port": 80}]}});
+    api.post(&api.core("services"), service("s", json!({"app": "none"}))).await.expect(201);
+    let proxied = api.until_code(&api.core("services/s/proxy/path"), 503).await;
+    let answer = proxied.fails(503, "ServiceUnavailable");
     assert_eq!(answer.message(), "no endpoints available for service \"s\"");
+    let answer = api.get(&api.core("services/s:99/proxy/path")).await.fails(503, "ServiceUnavailable");
+    assert_eq!(answer.message(), "no service port 99 found for service \"s\"");
+    api.post(&api.core("services"), service("without", Value::Null)).await.expect(201);
+    let answer = api.get(&api.core("services/without/proxy/path")).await.fails(404, "NotFound");
+    assert_eq!(answer.message(), "services \"without\" not found");
     let answer = api.get(&format!("{pods}/free/proxy")).await.fails(400, "BadRequest");
     assert_eq!(answer.message(), "address not allowed");
     api.delete(&format!("/api/v1/nodes/{node}"), Value::Null).await.expect(200);
@@ -612,12 +622,25 @@ async fn a_namespace_says_how_secure_its_pods_are() {
     loud["spec"]["hostNetwork"] = json!(true);
     api.post(&pods, loud.clone()).await.expect(201);
     api.patch(&namespace, "merge", level("enforce", "baseline")).await.expect(200);
-    let refused = api.post(&pods, loud).await.fails(403, "Forbidden");
+    // A server may learn of the label a moment later.
+    let start = std::time::Instant::now();
+    let refused = loop {
+        let answer = api.post(&pods, loud.clone()).await;
+        if answer.code != 201 || start.elapsed().as_secs() > 30 {
+            break answer.fails(403, "Forbidden");
+        }
+    };
     let says = "violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true), privileged (container \"c\" must not set securityContext.privileged=true)";
     assert!(refused.message().ends_with(says), "{}", refused.message());
     api.post(&pods, pod("p")).await.expect(201);
     api.patch(&namespace, "merge", level("warn", "restricted")).await.expect(200);
-    let warned = api.post(&pods, pod("p")).await.expect(201);
+    let start = std::time::Instant::now();
+    let warned = loop {
+        let answer = api.post(&pods, pod("p")).await.expect(201);
+        if !answer.warnings().is_empty() || start.elapsed().as_secs() > 30 {
+            break answer;
+        }
+    };
     assert!(warned.warnings()[0].contains("would violate PodSecurity"), "{:?}", warned.warnings());
     api.patch(&namespace, "merge", level("enforce", "restricted")).await.expect(200);
     let refused = api.post(&pods, pod("p")).await.fails(403, "Forbidden");

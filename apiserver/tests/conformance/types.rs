@@ -32,7 +32,12 @@ async fn discovery() {
     assert_eq!(groups["kind"], "APIGroupList");
     for group in groups["groups"].as_array().unwrap() {
         let preferred = group["preferredVersion"]["groupVersion"].as_str().unwrap();
-        let list = api.get(&format!("/apis/{preferred}")).await.expect(200).body;
+        let list = api.get(&format!("/apis/{preferred}")).await;
+        if list.code == 404 && api.embedded().is_none() {
+            // Another test's group has ended meanwhile.
+            continue;
+        }
+        let list = list.expect(200).body;
         assert_eq!((&list["kind"], &list["groupVersion"]), (&json!("APIResourceList"), &json!(preferred)));
         let one = api.get(&format!("/apis/{}", group["name"].as_str().unwrap())).await.expect(200).body;
         assert_eq!(
@@ -254,7 +259,8 @@ async fn defaults_reach_objects_stored_before_them() {
     api.patch(&at, "json", defaults).await.expect(200);
     let read = api.until(&format!("{path}/c"), |a| a.body["spec"]["b"] == "later").await;
     assert_eq!(read.rv(), made.rv(), "nothing was written");
-    assert_eq!(api.get(&path).await.body["items"][0]["spec"], json!({"a": "x", "b": "later"}));
+    let list = api.until(&path, |a| a.body["items"][0]["spec"]["b"] == "later").await;
+    assert_eq!(list.body["items"][0]["spec"], json!({"a": "x", "b": "later"}));
     let events = api.events(&format!("{path}?watch=true&resourceVersion=0"), "application/json", 1).await;
     assert_eq!(events[0]["object"]["spec"]["b"], "later");
     let patched = api.patch(&format!("{path}/c"), "merge", json!({"spec": {"a": "y"}})).await.expect(200);

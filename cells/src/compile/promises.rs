@@ -1,8 +1,8 @@
 //! Promises to virtual clusters, and whether they fit the physical cells.
 
-use super::{Wrongs, chain_number};
+use super::wrongs::{Wrongs, chain_number};
 use crate::{
-    config::{VirtualCell, quote},
+    config::{VirtualCell, any, quote},
     topology::{CellNo, Chain, ChainNo, Level, Slot, SlotNo, Topology, VcNo},
 };
 
@@ -31,7 +31,7 @@ pub(super) fn add_virtual(
 
 pub(super) fn add_pinned(topology: &mut Topology, vc: VcNo, id: &str, path: &str, wrongs: &mut Wrongs) {
     let Some(cell) = topology.pins.get(id).copied() else {
-        let known = topology.pins.keys().cloned().collect::<Vec<_>>().join(", ");
+        let known = any(topology.pins.keys().map(String::as_str));
         wrongs.add(path, quote(id), format!("a pinnedCellId of physicalCluster.physicalCells: {known}"));
         return;
     };
@@ -79,7 +79,7 @@ fn read_path(topology: &Topology, text: &str, path: &str, wrongs: &mut Wrongs) -
     let mut parts = text.split('.');
     let first = parts.next().unwrap_or_default();
     let Some(number) = chain_number(topology, first) else {
-        let known = topology.chains.iter().map(|chain| chain.name.as_str()).collect::<Vec<_>>().join(", ");
+        let known = any(topology.chains.iter().map(|chain| chain.name.as_str()));
         let found = if topology.config.physical_cluster.cell_types.contains_key(first) {
             format!("{}, whose first type is the top of no physical cell", quote(text))
         } else {
@@ -95,7 +95,7 @@ fn read_path(topology: &Topology, text: &str, path: &str, wrongs: &mut Wrongs) -
         match chain.level_of(part) {
             Some(next) if next < level => level = next,
             _ => {
-                let known = below.collect::<Vec<_>>().join(", ");
+                let known = any(below);
                 let found =
                     format!("{}, where `{part}` does not lie below {}", quote(text), chain.level(level).name);
                 wrongs.add(

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    MAX_CELLS, Wrongs, chain_number,
     types::{Path, Types},
+    wrongs::{MAX_CELLS, Wrongs, chain_number},
 };
 use crate::{
-    config::{PhysicalCell, quote},
+    config::{PhysicalCell, any, quote},
     topology::{
         Cell, CellNo, Chain, ChainNo, ClusterNo, Leaf, LeafNo, LevelType, Node, NodeName, NodeNo, Topology,
     },
@@ -86,7 +86,7 @@ fn top_type<'t>(
 ) -> Option<&'t Path> {
     let field = format!("{}.cellType", place.path());
     let Some(path) = types.get(&tree.cell_type) else {
-        let known = types.keys().cloned().collect::<Vec<_>>().join(", ");
+        let known = any(types.keys().map(String::as_str));
         let found = if tree.cell_type.is_empty() { "nothing".into() } else { quote(&tree.cell_type) };
         wrongs.add(field, found, format!("a type of physicalCluster.cellTypes: {known}"));
         return None;

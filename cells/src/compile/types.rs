@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MAX_CELLS, Wrongs};
+use super::wrongs::{MAX_CELLS, Wrongs};
 use crate::config::{CellType, MAX_DEPTH, quote};
 
 /// One step of a path of types.

@@ -238,12 +238,21 @@ impl Reader {
         }
     }
 
-    /// Text; a number is read as it is written, because addresses such as `8` are numbers in YAML.
+    /// Text; an integer is read as text, because addresses such as `8` are numbers in YAML. Another number is
+    /// refused: its digits may have changed, as in `1.10`.
     fn scalar(&mut self, map: &Map<String, Value>, field: &str, path: &str) -> Option<String> {
         match map.get(field) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
-            Some(Value::Number(number)) => Some(number.to_string()),
+            Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+            Some(Value::Number(number)) => {
+                self.wrong(
+                    &join(path, field),
+                    format!("the number {number}"),
+                    "text, in quotes if it looks like a number",
+                );
+                None
+            }
             Some(other) => {
                 self.wrong(&join(path, field), kind(other), "text");
                 None
@@ -303,6 +312,12 @@ pub(crate) fn join(path: &str, field: &str) -> String {
 
 pub(crate) fn quote(text: &str) -> String {
     format!("`{text}`")
+}
+
+/// The names that are allowed; `none` if there are none.
+pub(crate) fn any<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names = names.collect::<Vec<_>>().join(", ");
+    if names.is_empty() { "none".to_string() } else { names }
 }
 
 fn kind(value: &Value) -> String {

@@ -94,10 +94,10 @@ impl Search<'_> {
 
     fn in_index(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
         let Some(views) = self.state.vc(self.asker.vc).views.get(&self.chain) else { return };
-        let first = (self.cluster, level, need.leaves, 0, CellNo(0));
-        let after = (self.cluster, level + 1, 0, 0, CellNo(0));
+        let first = (self.cluster, level, need.leaves, 0, SlotNo(0), CellNo(0));
+        let after = (self.cluster, level + 1, 0, 0, SlotNo(0), CellNo(0));
         for key in views.range((Bound::Included(first), Bound::Excluded(after))) {
-            self.add(key.4, self.state.slot_over(self.topology, key.4), None, need, into);
+            self.add(key.5, Some(key.4), None, need, into);
             if into.len() >= limit {
                 return;
             }
@@ -106,13 +106,13 @@ impl Search<'_> {
 
     /// As [`Self::in_index`], over the bound promises themselves: bad nodes are in no index.
     fn in_bound(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
-        let mut views: Vec<(u32, u32, CellNo, SlotNo)> = Vec::new();
+        let mut views: Vec<(u32, u32, SlotNo, CellNo)> = Vec::new();
         for (view, slot) in self.bound_views(level) {
             let counts = self.state.counts(view);
-            views.push((self.room(view), counts.opportunistic, view, slot));
+            views.push((self.room(view), counts.opportunistic, slot, view));
         }
         views.sort_unstable();
-        for (_, _, view, slot) in views {
+        for (_, _, slot, view) in views {
             self.add(view, Some(slot), None, need, into);
             if into.len() >= limit {
                 return;

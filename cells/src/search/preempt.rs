@@ -6,20 +6,26 @@ use std::collections::BTreeSet;
 use super::{Choice, Region, Search, pick::pick};
 use crate::{
     group::GroupState,
+    leaf::Holder,
     request::Need,
     topology::{CellNo, GroupNo, LeafNo, SlotNo},
 };
 
-/// Highest priority among the victims, work lost, victims, position.
-type Cost = (i16, i64, usize, CellNo);
+/// Highest priority among the victims, work lost, victims.
+type Cost = (i16, i64, usize);
 
 impl Search<'_> {
     /// Whether a leaf is available, by preemption if necessary; 1 if a group loses it.
     pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<u32> {
         match self.state.leaf(leaf).holder() {
             None => Some(0),
-            Some(holder) => (self.guaranteed() && holder.priority < self.asker.priority).then_some(1),
+            Some(holder) => (self.guaranteed() && self.may_preempt(holder)).then_some(1),
         }
+    }
+
+    fn may_preempt(&self, holder: Holder) -> bool {
+        let may = |victims: &BTreeSet<GroupNo>| !holder.guaranteed() || victims.contains(&holder.group);
+        holder.priority < self.asker.priority && self.victims.as_ref().is_none_or(may)
     }
 
     pub(super) fn preempting(&self, region: Region, need: &Need, limit: usize, into: &mut Vec<Choice>) {
@@ -27,18 +33,21 @@ impl Search<'_> {
             return;
         }
         let taken = self.displaced(0);
-        let mut ranked: Vec<(Cost, SlotNo, Vec<GroupNo>)> = Vec::new();
+        let mut ranked: Vec<(Cost, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
         for (view, slot) in self.preemptible_views(region, need) {
             if !self.filter.usable(self.state, self.topology.node_of(view)) {
                 continue;
             }
-            if let Some((cost, victims)) = self.cheapest(view, need, &taken) {
-                ranked.push((cost, slot, victims));
+            if let Some((mut cost, victims)) = self.cheapest(view, need, &taken) {
+                if self.move_aside(slot, &victims) {
+                    (cost.1, cost.2) = (0, 0);
+                }
+                ranked.push((cost, slot, view, victims));
             }
         }
         ranked.sort_unstable();
-        let choices = ranked.into_iter().filter_map(|(cost, slot, victims)| {
-            let leaves = self.pick_from(cost.3, need, &victims)?;
+        let choices = ranked.into_iter().filter_map(|(_, slot, view, victims)| {
+            let leaves = self.pick_from(view, need, &victims)?;
             Some(Choice { slot: Some(slot), bind: None, leaves })
         });
         into.extend(choices.take(limit));
@@ -67,7 +76,7 @@ impl Search<'_> {
         for leaf in self.topology.leaves_of(view) {
             match self.state.leaf(leaf).holder() {
                 Some(holder) if holder.guaranteed() => {
-                    if holder.priority >= self.asker.priority {
+                    if !self.may_preempt(holder) {
                         continue;
                     }
                     match groups.iter_mut().find(|(group, _, _)| *group == holder.group) {
@@ -99,10 +108,31 @@ impl Search<'_> {
                 (highest, lost, number) = (highest.max(priority), lost.saturating_add(work), number + 1);
             }
             if room >= need.leaves && (need.level == 1 || self.pick_from(view, need, &victims).is_some()) {
-                return Some(((highest, lost, number, view), victims));
+                return Some(((highest, lost, number), victims));
             }
         }
         None
+    }
+
+    /// Whether these victims lose nothing: all users of a promise allow lazy preemption, and its next user finds
+    /// another cell.
+    pub(super) fn move_aside(&self, slot: SlotNo, victims: &[GroupNo]) -> bool {
+        let Some(cell) = self.state.slot_cell(slot) else { return false };
+        if self.topology.slot(slot).pinned.is_some() {
+            return false;
+        }
+        let lazy = |group: GroupNo| {
+            victims.contains(&group)
+                && self.groups.get(group).is_some_and(|group| {
+                    group.request.lazy_preemption_enable && group.state == GroupState::Allocated
+                })
+        };
+        let mut holders = self.topology.leaves_of(cell).filter_map(|leaf| self.state.leaf(leaf).holder());
+        holders.all(|holder| !holder.guaranteed() || lazy(holder.group))
+            && self.fresh(self.topology.cell(cell).level).is_some_and(|other| {
+                self.state.counts(other).opportunistic == 0
+                    && self.filter.unusable(self.topology, self.state, other) == 0
+            })
     }
 
     /// Picks leaves of a view, without those of guaranteed groups that are not victims.
@@ -114,7 +144,7 @@ impl Search<'_> {
     }
 
     /// Work that an eviction of the group would lose now; none if it is ending already or only waits.
-    pub(super) fn lost_work(&self, group: GroupNo) -> i64 {
+    pub(crate) fn lost_work(&self, group: GroupNo) -> i64 {
         match self.groups.get(group) {
             Some(group) if group.state == GroupState::Allocated => group.lost_work(self.now_ms),
             _ => 0,

@@ -3,7 +3,7 @@
 use super::{Pass, Region, Search};
 use crate::{
     request::GroupNeed,
-    topology::{CellNo, Level, SlotNo},
+    topology::{CellNo, GroupNo, Level, SlotNo},
 };
 
 /// Cells whose victims are compared when a group preempts.
@@ -12,12 +12,15 @@ const COMPARED: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     cell: CellNo,
+    /// The promise that it is part of; none for opportunistic groups.
+    slot: Option<SlotNo>,
     /// The promise is bound to that cell first.
-    bind: Option<(SlotNo, CellNo)>,
+    bind: Option<CellNo>,
 }
 
-/// Cells that can be used as a whole, smaller cells, fuller cells, fewer evictions, the order of the file.
-type Rank = (bool, Level, u64, u32, CellNo);
+/// Cells that can be used as a whole, smaller cells, fuller cells, fewer evictions, promises in use, the VC's order of
+/// promises, the order of the file.
+type Rank = (bool, Level, u64, u32, bool, Option<SlotNo>, CellNo);
 
 impl Search<'_> {
     pub(super) fn place_within(&mut self, region: Region, level: Level, need: &GroupNeed) -> bool {
@@ -31,7 +34,7 @@ impl Search<'_> {
     /// Tries a cell; a failure changes nothing.
     fn try_in(&mut self, candidate: Candidate, need: &GroupNeed) -> Option<usize> {
         let mark = self.mark();
-        if let Some((slot, cell)) = candidate.bind {
+        if let (Some(slot), Some(cell)) = (candidate.slot, candidate.bind) {
             self.state.bind(self.topology, slot, cell);
         }
         if self.place_in(Region::Within(candidate.cell), need) {
@@ -47,8 +50,10 @@ impl Search<'_> {
         for candidate in candidates {
             let mark = self.mark();
             let Some(from) = self.try_in(candidate, need) else { continue };
-            let cost = self.displaced(from).into_iter().map(|group| self.lost_work(group)).sum();
+            let displaced: Vec<GroupNo> = self.displaced(from).into_iter().collect();
             self.roll_back(mark);
+            let aside = candidate.slot.is_some_and(|slot| self.move_aside(slot, &displaced));
+            let cost = if aside { 0 } else { displaced.iter().map(|group| self.lost_work(*group)).sum() };
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, candidate));
             }
@@ -63,12 +68,15 @@ impl Search<'_> {
     fn candidates(&self, region: Region, level: Level, leaves: u64) -> Vec<Candidate> {
         let mut ranked: Vec<(Rank, Candidate)> = Vec::new();
         match region {
-            Region::Within(cell) => self.add_cells(cell, level, leaves, &mut ranked),
+            Region::Within(cell) => {
+                let slot = if self.guaranteed() { self.state.slot_over(self.topology, cell) } else { None };
+                self.add_cells(cell, slot, level, leaves, &mut ranked);
+            }
             Region::Whole if self.guaranteed() => self.add_promised(level, leaves, &mut ranked),
             Region::Whole => {
                 for cell in &self.topology.chain(self.chain).level(level).cells {
                     if self.topology.cell(*cell).cluster == self.cluster {
-                        self.add_cells(*cell, level, leaves, &mut ranked);
+                        self.add_cells(*cell, None, level, leaves, &mut ranked);
                     }
                 }
             }
@@ -78,13 +86,20 @@ impl Search<'_> {
     }
 
     /// Cells of the level in a cell, or the cell itself if it is smaller.
-    fn add_cells(&self, cell: CellNo, level: Level, leaves: u64, into: &mut Vec<(Rank, Candidate)>) {
+    fn add_cells(
+        &self,
+        cell: CellNo,
+        slot: Option<SlotNo>,
+        level: Level,
+        leaves: u64,
+        into: &mut Vec<(Rank, Candidate)>,
+    ) {
         if self.topology.cell(cell).level <= level {
-            self.add_candidate(Candidate { cell, bind: None }, leaves, into);
+            self.add_candidate(Candidate { cell, slot, bind: None }, leaves, into);
             return;
         }
         for inner in self.cells_in(cell, level) {
-            self.add_candidate(Candidate { cell: *inner, bind: None }, leaves, into);
+            self.add_candidate(Candidate { cell: *inner, slot, bind: None }, leaves, into);
         }
     }
 
@@ -107,7 +122,7 @@ impl Search<'_> {
                 if let Some(cell) = self.state.slot_cell(*slot)
                     && self.topology.cell(cell).cluster == self.cluster
                 {
-                    self.add_cells(cell, level, leaves, into);
+                    self.add_cells(cell, Some(*slot), level, leaves, into);
                 }
             }
             if let Some(slot) = self.unbound(promised)
@@ -115,7 +130,11 @@ impl Search<'_> {
             {
                 let inner = if promised <= level { vec![cell] } else { self.cells_in(cell, level).to_vec() };
                 for inner in inner {
-                    self.add_candidate(Candidate { cell: inner, bind: Some((slot, cell)) }, leaves, into);
+                    self.add_candidate(
+                        Candidate { cell: inner, slot: Some(slot), bind: Some(cell) },
+                        leaves,
+                        into,
+                    );
                 }
             }
         }
@@ -135,11 +154,12 @@ impl Search<'_> {
         let counts = self.state.counts(cell);
         let unusable = self.filter.unusable(self.topology, self.state, cell) > 0;
         let level = self.topology.cell(cell).level;
-        let rank = if self.guaranteed() {
-            (unusable, level, u64::from(self.room(cell)), counts.opportunistic, cell)
+        let (fuller, fewer) = if self.guaranteed() {
+            (self.room(cell), counts.opportunistic)
         } else {
-            (unusable, level, u64::from(u32::MAX - counts.opportunistic), counts.guaranteed, cell)
+            (u32::MAX - counts.opportunistic, counts.guaranteed)
         };
-        into.push((rank, candidate));
+        let fresh = candidate.bind.is_some();
+        into.push(((unusable, level, u64::from(fuller), fewer, fresh, candidate.slot, cell), candidate));
     }
 }

@@ -314,7 +314,7 @@ fn promises_are_checked() {
         vc,
         &pin("pin"),
         &[
-            "virtualClusters.vc.pinnedCells[0].pinnedCellId: found `pin`; allowed: a pinnedCellId of physicalCluster.physicalCells: ",
+            "virtualClusters.vc.pinnedCells[0].pinnedCellId: found `pin`; allowed: a pinnedCellId of physicalCluster.physicalCells: none",
         ],
     );
 }
@@ -353,6 +353,39 @@ fn pins_are_checked() {
             "virtualClusters: found 1 cells of type NODE (level 3) promised in chain RACK (vc 1); allowed: at most 0: what the physical cells have left beside the pinned cells",
         ]
     );
+}
+
+#[test]
+fn what_is_allowed_is_told_also_where_it_is_nothing() {
+    let lines: Vec<&str> = GOOD.lines().collect();
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect("a line");
+    let cells = lines[at("physicalCells:")..at("virtualClusters:")].join("\n");
+    wrong(
+        &cells,
+        "  physicalCells: []",
+        &[
+            "virtualClusters.vc.virtualCells[0].cellType: found `RACK.NODE`, whose first type is the top of no physical cell; allowed: a path that begins with the type of a top cell: none",
+        ],
+    );
+    wrong(
+        "RACK.NODE,",
+        "RACK.NODE.SWITCH.GPU.GPU,",
+        &[
+            "virtualClusters.vc.virtualCells[0].cellType: found `RACK.NODE.SWITCH.GPU.GPU`, where `GPU` does not lie below GPU; allowed: types of chain RACK, from the top down: none",
+        ],
+    );
+    let mut none = Cells::new(ClusterConfig::default(), Unreported::Good).expect("no cells");
+    let refusal = none.admit(&crate::GroupRequest::new("g", "vc", 1, 1, 1)).expect_err("there is none");
+    assert_eq!(refusal.to_string(), "virtualCluster: found vc; allowed: none");
+}
+
+#[test]
+fn numbers_that_are_not_what_was_written_are_no_names() {
+    let path = "physicalCluster.physicalCells[0].cellChildren[1].cellAddress";
+    let allowed = "allowed: text, in quotes if it looks like a number";
+    wrong("cellAddress: n2", "cellAddress: 1.10", &[&format!("{path}: found the number 1.1; {allowed}")]);
+    assert_eq!(errors(&GOOD.replace("cellAddress: n2", "cellAddress: \"1.10\"")), [""; 0]);
+    assert_eq!(errors(&GOOD.replace("cellAddress: n2", "cellAddress: 10")), [""; 0]);
 }
 
 #[test]

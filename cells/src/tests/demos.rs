@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use super::play::{Play, Pod, pod, read};
 use crate::{GroupState, Unreported};
 
-const PROD: i32 = 100;
-const TEST: i32 = 10;
+pub(super) const PROD: i32 = 100;
+pub(super) const TEST: i32 = 10;
 const OPPO: i32 = -1;
 
 /// A chain: its top type, number of nodes in it, and the nodes, `25!pin` for a pinned one.
-struct Chain(&'static str, &'static str, &'static [&'static str]);
+pub(super) struct Chain(pub &'static str, pub &'static str, pub &'static [&'static str]);
 
 /// A VC: its name, paths with numbers, pins.
-type Vc<'a> = (&'a str, &'a [(&'a str, i64)], &'a [&'a str]);
+pub(super) type Vc<'a> = (&'a str, &'a [(&'a str, i64)], &'a [&'a str]);
 
-fn config(chains: &[Chain], vcs: &[Vc]) -> String {
+pub(super) fn config(chains: &[Chain], vcs: &[Vc]) -> String {
     let mut text = "physicalCluster:\n  cellTypes:\n".to_string();
     for kind in ["K80", "M60"] {
         text += &format!("    {kind}-2GPU: {{childCellType: {kind}, childCellNumber: 2}}\n");
@@ -63,7 +63,7 @@ fn c1() -> String {
     )
 }
 
-const K80: &str = "K80-NODE-POOL.K80-NODE";
+pub(super) const K80: &str = "K80-NODE-POOL.K80-NODE";
 const M60: &str = "M60-NODE-POOL.M60-NODE";
 
 fn pools(default: i64) -> String {
@@ -77,7 +77,7 @@ fn without_m60() -> String {
     config(&chains, &[("vc1", &[(K80, 1)], &[]), ("default", &[(K80, 2)], &[])])
 }
 
-fn job(vc: &str, class: i32, name: &str, pods: i64, devices: i64, sku: &str) -> Pod {
+pub(super) fn job(vc: &str, class: i32, name: &str, pods: i64, devices: i64, sku: &str) -> Pod {
     pod(vc, class, name, &[(pods, devices)]).of(sku)
 }
 

@@ -269,7 +269,7 @@ fn a_group_never_spans_clusters() {
     assert_eq!(clusters(&play, "pair"), "west");
     let mut request = GroupRequest::new("five", "VC1", 1, 3, 8);
     let refusal = play.cells.admit(&request).expect_err("more than one cluster");
-    assert!(refusal.to_string().contains("do not fit side by side"), "{refusal}");
+    assert!(refusal.to_string().contains("and a group cannot span clusters"), "{refusal}");
     // The caller's choice of clusters is kept to.
     request = GroupRequest::new("one", "VC1", 1, 1, 8);
     let west = ["west".to_string()];

@@ -33,6 +33,9 @@ pub(super) struct Cells {
     since_ms: u64,
     spec: Value,
     changes: u32,
+    /// What an administrator wrote last, in force or not yet, and when.
+    written: Value,
+    written_ms: u64,
     homes: BTreeMap<String, BTreeSet<String>>,
     bad: BTreeSet<Node>,
     /// Clusters that are away, or tainted.
@@ -126,6 +129,10 @@ impl Judge {
     }
 
     pub(super) fn see_configuration(&mut self, object: &Value, gone: bool) {
+        let written = if gone { Value::Null } else { object["spec"].clone() };
+        if self.cells.written != written {
+            (self.cells.written, self.cells.written_ms) = (written, self.now_ms);
+        }
         let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let in_force = conditions.into_iter().any(|c| {
             c["type"] == "Valid"
@@ -200,6 +207,7 @@ impl Judge {
             self.lasting.set(&record, self.now_ms, None);
             if known.is_some() {
                 self.look_at_promises();
+                self.look_at_holds();
             }
             return Vec::new();
         };
@@ -298,14 +306,14 @@ impl Judge {
         (!asked.lazy && self.cells.changes <= 1).then(|| broken(10, what()))
     }
 
-    /// A guaranteed job makes room for a higher class of its own virtual cluster, and for nobody else.
+    /// A guaranteed job is preempted only by a higher class of its own virtual cluster.
     fn preempted_by_another(&self, uid: &str, binding: &Value, attempt: &Value) -> Option<Violation> {
-        let rest = text(&attempt["message"]).strip_prefix("makes room for ")?;
+        let rest = text(&attempt["message"]).strip_prefix("preempted by ")?;
         let (taker, rest) = rest.split_once(" in ")?;
         let by_cells = attempt["reason"] == "Preempted" && rest.contains("(VirtualCluster)");
         let victim = self.asked(binding).filter(|asked| by_cells && asked.class >= 0)?;
         let epoch = attempt["epoch"].as_i64().unwrap_or_default();
-        if self.cells.lost.contains(&(uid.to_string(), epoch)) {
+        if self.cells.lost.contains(&(uid.to_string(), epoch)) || self.may_have_lost_its_promise(uid) {
             return None;
         }
         let named = |known: &&Known| {
@@ -316,13 +324,21 @@ impl Judge {
         let what = || {
             let (victim_vc, taker_vc) = (&victim.vc, &taker.vc);
             format!(
-                "{} of {victim_vc}, class {}, made room for {taker_vc}, class {}",
+                "{} of {victim_vc}, class {}, was preempted by {taker_vc}, class {}",
                 job_of(binding),
                 victim.class,
                 taker.class
             )
         };
         (taker.vc != victim.vc || taker.class <= victim.class).then(|| broken(10, what()))
+    }
+
+    /// A run that began under a former configuration may lose its promise and make room in one decision: then nothing
+    /// says that it was lost.
+    fn may_have_lost_its_promise(&self, uid: &str) -> bool {
+        let written_ms = self.cells.written_ms;
+        self.now_ms <= written_ms + UNDER_WAY_MS
+            && self.bindings.get(uid).is_some_and(|known| known.bound_ms < written_ms)
     }
 
     /// What the hub has written of each pod's cells is what the pod has; pins and whole cells are kept to.

@@ -1,6 +1,6 @@
-//! Jobs through a fleet: latency of one on an idle fleet, throughput of many at once.
+//! Benchmarks of jobs: latency of one on an idle fleet, throughput of many at once.
 //!
-//! The jobs take the walkthrough's whole way: queue, quota, gang reservation, binding, Work, pods.
+//! The jobs pass all stages of the walkthrough: queue, quota, gang reservation, binding, Work, pods.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::Finding;
+use super::measured::{Finding, percentile};
 use crate::{
     apply,
     server::{HUB_PATIENCE, Server},
@@ -29,7 +29,7 @@ const LATENCY_WITHIN: Duration = Duration::from_secs(20);
 const THROUGHPUT_WITHIN: Duration = Duration::from_secs(600);
 /// Submissions in flight, as many users at once.
 const SUBMITTERS: usize = 32;
-/// Sightings waiting to be counted; the watch waits when the counter is behind.
+/// Capacity of the sightings channel; the watch waits while it is full.
 const SIGHTINGS: usize = 4096;
 
 /// What the watch on the hub saw of a job.
@@ -156,7 +156,7 @@ fn jobs(hub: Client) -> Api<DynamicObject> {
     Api::namespaced_with(hub, NAMESPACE, &kind())
 }
 
-/// One master and two workers that ask for little, so that a thousand of them fit.
+/// One master and two workers with small requests, so that a thousand of them fit.
 fn job(name: &str) -> anyhow::Result<DynamicObject> {
     let role = |replicas: u32| {
         json!({"replicas": replicas, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [{
@@ -169,7 +169,7 @@ fn job(name: &str) -> anyhow::Result<DynamicObject> {
     serde_json::from_value(job).context("the bench's job")
 }
 
-/// Follows the jobs of the hub and tells when each is first Running and when it is gone.
+/// Watches the jobs of the hub and reports when each first runs and when it is gone.
 fn watch(hub: Client) -> mpsc::Receiver<Sighting> {
     let (tell, sightings) = mpsc::channel(SIGHTINGS);
     tokio::spawn(async move {
@@ -218,7 +218,7 @@ async fn expect<T>(
     };
     match tokio::time::timeout(within, look).await {
         Ok(found) => found,
-        Err(_) => bail!("job {name:?} did not get there in {} s", within.as_secs()),
+        Err(_) => bail!("job {name:?} did not reach the state within {} s", within.as_secs()),
     }
 }
 
@@ -241,23 +241,5 @@ async fn idle(fleet: &LocalFleet) -> anyhow::Result<()> {
             bail!("{left} objects of a deleted job are left after {} s", LATENCY_WITHIN.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// Nearest rank.
-pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn percentiles_are_nearest_ranks() {
-        let sorted: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(super::percentile(&sorted, 50), 50.0);
-        assert_eq!(super::percentile(&sorted, 99), 99.0);
-        assert_eq!(super::percentile(&[7.0], 99), 7.0);
-        assert_eq!(super::percentile(&[], 99), 0.0);
     }
 }

@@ -1,18 +1,20 @@
-//! `fleet bench`: how fast and how small a whole fleet in this process is.
+//! `fleet bench`: speed and size of a whole fleet in this process.
 //!
-//! Inputs are fixed; the aims are printed beside what was measured. Deliberately absent: pass and fail,
-//! because a time on someone's laptop is no test.
+//! Inputs are fixed; targets are printed beside the measurements. Deliberately absent: pass and fail, because
+//! a time on one machine is no test.
 
 mod jobs;
+mod measured;
 mod planner_rows;
 mod queue;
 mod scheduler;
 mod size;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
-use serde::Serialize;
+
+use measured::{Finding, READY_WITHIN, say};
 
 use crate::{
     answer::Answer,
@@ -23,23 +25,6 @@ use crate::{
 
 /// Nodes of each member while throughput is measured.
 const MANY_NODES: usize = 50;
-const READY_WITHIN: Duration = Duration::from_secs(60);
-
-/// One measured number.
-#[derive(Debug, Serialize)]
-pub struct Finding {
-    measure: String,
-    found: f64,
-    unit: &'static str,
-    /// What the project wants to stay under, in the same unit.
-    aim: Option<f64>,
-}
-
-impl Finding {
-    fn new(measure: impl Into<String>, found: f64, unit: &'static str, aim: Option<f64>) -> Self {
-        Self { measure: measure.into(), found, unit, aim }
-    }
-}
 
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let wants = |measure| args.what == measure || args.what == Measure::All;
@@ -52,7 +37,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return Answer::text(scheduler::run(size).await?).print();
     }
     let mut findings = Vec::new();
-    // First, while the process has not grown yet.
+    // First, while the process is still small.
     if wants(Measure::Size) {
         say("start, memory and size");
         findings.extend(size::measure().await?);
@@ -74,10 +59,6 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         None => print(&findings),
     };
     Answer::text(text).print()
-}
-
-fn say(what: &str) {
-    eprintln!("measuring {what}");
 }
 
 async fn start(nodes: usize) -> anyhow::Result<LocalFleet> {

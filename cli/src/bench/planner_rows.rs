@@ -1,4 +1,4 @@
-//! The member scheduler's planner alone: no API server, nothing but decisions.
+//! The member scheduler's planner alone, without an API server.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -9,7 +9,7 @@ use fleet_scheduler::{
     Policy, QueueInput, Status,
 };
 
-/// One measured row: what, how much, in what, and what is wanted (at least or at most, as the unit has it).
+/// One row: name, value, unit, and target (at least or at most, depending on the unit).
 pub struct Row {
     pub what: String,
     pub found: f64,

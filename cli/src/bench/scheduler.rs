@@ -22,18 +22,21 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::planner_rows::{self, Row};
+use super::{
+    measured::{cpu_s, peak_mib, say},
+    planner_rows::{self, Row},
+};
 use crate::table::Table;
 
 /// Pods created at once.
 const CREATES_AT_ONCE: usize = 64;
-/// Pods without a node at a time: a client that ran on would only make the agent's watches fall out of the log.
+/// Most pods without a node: beyond this, the agent's watches would fall behind the log.
 const UNBOUND: usize = 50_000;
-/// How often is looked whether all are bound.
+/// Interval of the check whether all pods are bound.
 const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-/// What the end-to-end part stands up.
+/// Size of the end-to-end benchmark.
 pub struct Size {
     pub nodes: usize,
     pub pods: usize,
@@ -59,12 +62,12 @@ fn gangs(pods: usize) -> Vec<(usize, usize)> {
 
 pub async fn run(size: Size) -> anyhow::Result<String> {
     let kind = if size.gangs { "pods in gangs of 8-512" } else { "single pods" };
-    super::say(&format!("{} {kind} on {} nodes, created to bound", size.pods, size.nodes));
-    // First, so that the memory is its own.
+    say(&format!("{} {kind} on {} nodes, created to bound", size.pods, size.nodes));
+    // First, so that its memory is not mixed with that of others.
     let mut rows = end_to_end(&size, kind).await?;
-    super::say("a new agent among 5,000 nodes, 87,000 groups, 140,000 pods");
+    say("a new agent among 5,000 nodes, 87,000 groups, 140,000 pods");
     rows.push(restart().await?);
-    super::say("the planner alone");
+    say("the planner alone");
     rows.extend(tokio::task::spawn_blocking(planner_rows::rows).await??);
     Ok(print(&rows))
 }
@@ -120,7 +123,7 @@ async fn end_to_end(size: &Size, kind: &str) -> anyhow::Result<Vec<Row>> {
     let client = Client::new(server.router(), "default");
     make_nodes(&client, size.nodes).await?;
     let agent = Agent::start(&server).await?;
-    let (start, cpu) = (Instant::now(), super::queue::cpu_s()?);
+    let (start, cpu) = (Instant::now(), cpu_s()?);
     let gangs = if size.gangs { gangs(size.pods) } else { Vec::new() };
     let bound_before = AtomicUsize::new(0);
     let made = stream::iter(0..size.pods)
@@ -131,7 +134,7 @@ async fn end_to_end(size: &Size, kind: &str) -> anyhow::Result<Vec<Row>> {
                 while i >= bound_before.load(Ordering::Relaxed) + UNBOUND {
                     tokio::time::sleep(LOOK).await;
                 }
-                // As text: what the client makes of the answer is not what is measured.
+                // As text: parsing by the client is not measured.
                 let request = Request::new("/api/v1/namespaces/default/pods")
                     .create(&PostParams::default(), pod(i, gang).to_string().into_bytes())?;
                 client.request_text(request).await?;
@@ -144,10 +147,10 @@ async fn end_to_end(size: &Size, kind: &str) -> anyhow::Result<Vec<Row>> {
         anyhow::Ok(start.elapsed().as_secs_f64())
     };
     let (created, bound) = tokio::try_join!(made, all_bound(&server, 0..size.pods, start, &bound_before))?;
-    let cpu = super::queue::cpu_s()? - cpu;
+    let cpu = cpu_s()? - cpu;
     agent.stop().await;
     server.shutdown().await;
-    let memory = super::queue::peak_mib()? / 1024.0;
+    let memory = peak_mib()? / 1024.0;
     let speed = Row {
         what: format!(
             "end to end: {} {kind}, {} nodes, created ({created:.1} s) to bound ({bound:.1} s, {cpu:.1} s of processor)",
@@ -251,7 +254,7 @@ async fn all_bound(
     let is_bound = |i: usize| {
         pods.get(&format!("default/{}", pod_name(i))).is_some_and(|pod| pod.has(&["spec", "nodeName"]))
     };
-    // Each pod is looked at until it is bound, and not again.
+    // Each pod is checked until it is bound, and then never again.
     let mut first_open = wanted.start;
     loop {
         while first_open < wanted.end && is_bound(first_open) {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, RunTime};
 
-use super::{Finding, READY_WITHIN};
+use super::measured::{Finding, READY_WITHIN};
 
-/// What starting takes and frees has settled by then.
+/// Temporary allocations of the start have been freed by then.
 const SETTLE: Duration = Duration::from_secs(3);
 const MIB: f64 = 1024.0 * 1024.0;
 

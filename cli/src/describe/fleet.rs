@@ -1,5 +1,5 @@
-//! What the fleet does with an object of the hub: policy, queue and place in it, cluster, earlier runs,
-//! and the reason why it waits.
+//! Fleet's state of an object of the hub: policy, queue and position, cluster, earlier runs, and the reason
+//! why it waits.
 
 use fleet_api::{QueueUnit, ResourceBinding, names};
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use crate::{
     server::{AskError, Selectors},
 };
 
-/// Lines about the object, or nothing when the fleet does not govern it.
+/// Lines about the object; `None` if Fleet does not manage it.
 ///
 /// # Errors
 /// The hub does not answer.
@@ -63,7 +63,7 @@ async fn list<T: DeserializeOwned>(
     }
 }
 
-/// Place in line and length of the line, from the status of the unit's Queue.
+/// Position in the queue and its length, from the status of the unit's Queue.
 async fn place(hub: &Hub, unit: &QueueUnit) -> Result<Option<(i64, usize)>, AskError> {
     let Some(path) = &unit.spec.queue else {
         return Ok(None);

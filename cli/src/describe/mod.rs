@@ -1,4 +1,4 @@
-//! `fleet describe`: one object with its events; on the hub a job also with what the fleet does with it.
+//! `fleet describe`: one object with its events; on the hub also Fleet's state of a job.
 
 mod fleet;
 mod object;
@@ -20,10 +20,10 @@ use crate::{
 pub async fn run(hub: &Hub, args: &DescribeArgs) -> anyhow::Result<Answer> {
     let queries = get::parse(&args.what)?;
     let [query] = queries.as_slice() else {
-        bail!("found several kinds, allowed is KIND NAME");
+        bail!("found several kinds; allowed: KIND NAME");
     };
     let [name] = query.names.as_slice() else {
-        bail!("found {} names for {:?}, allowed is one: KIND NAME", query.names.len(), query.kind);
+        bail!("found {} names for {:?}; allowed: one, as KIND NAME", query.names.len(), query.kind);
     };
     let namespace = args.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
     let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();

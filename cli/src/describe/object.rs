@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{age, table::Table};
 
-/// Lines before the events, as kubectl describes a kind without a describer of its own.
+/// Lines before the events, as kubectl describes a generic kind.
 pub fn describe(object: &Value) -> String {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or("<none>").to_string();
@@ -36,7 +36,7 @@ fn pairs(map: &Value) -> String {
         .as_object()
         .into_iter()
         .flatten()
-        // What kubectl apply leaves for itself fills a screen and tells nothing new.
+        // kubectl's last-applied annotation is long and repeats the object.
         .filter(|(key, _)| *key != "kubectl.kubernetes.io/last-applied-configuration")
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
@@ -69,7 +69,7 @@ fn field(out: &mut String, key: &str, value: &Value, depth: usize) {
     }
 }
 
-/// An item of a list: its first field behind a dash, the others below it.
+/// An item of a list: its first field after a dash, the others below it.
 fn list_item(out: &mut String, item: &Value, depth: usize) {
     let mut body = String::new();
     match item {

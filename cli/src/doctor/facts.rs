@@ -1,4 +1,4 @@
-//! The facts that `fleet doctor` judges, read from the hub. A request without an answer is a fact, too.
+//! The facts that `fleet doctor` judges, read from the hub. A failed request is a fact, too.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use crate::{
     server::{AskError, Selectors},
 };
 
-/// Ports that `fleet up` takes when it is not told: the hub's and those of three members.
+/// Default ports of `fleet up`: the hub's and those of three members.
 const UP_PORTS: std::ops::Range<u16> = 6444..6448;
 
 const POLICY_GROUP: &str = "/apis/policy.one.alibabacloud.com/v1alpha1";
 const CONTROLLER_LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fleet-controller";
 
-/// What a person who operates a fleet lists: group, resource, and which command needs it.
+/// What an operator must be able to list: group, resource, and the command that needs it.
 pub const NEEDED: &[(&str, &str, &str)] = &[
     ("fleet.dev", "clusters", "fleet clusters"),
     ("fleet.dev", "resourcebindings", "fleet explain"),
@@ -62,7 +62,7 @@ pub struct Facts {
     pub url: String,
     /// `gitVersion` of the hub.
     pub version: Read<String>,
-    /// Names of definitions that this program brings and the hub does not have, and of those that differ.
+    /// Names of this program's definitions that are missing on the hub, and of those that differ.
     pub definitions: Read<(Vec<String>, Vec<String>)>,
     /// By `resource.group`, whether this user may list it.
     pub rights: BTreeMap<String, bool>,
@@ -89,7 +89,7 @@ pub async fn gather(hub: &Hub) -> Facts {
         trees: Err(Missing::NotFound),
         policies: Err(Missing::NotFound),
     };
-    // Nothing else is learnt of a hub that does not answer.
+    // Nothing more can be read from a hub that does not answer.
     if facts.version.is_err() {
         return facts;
     }
@@ -153,7 +153,8 @@ async fn definitions(hub: &Hub) -> Read<(Vec<String>, Vec<String>)> {
     Ok((missing, differ))
 }
 
-/// The paths of all fields of a definition's versions. Texts and defaults, which servers rewrite, are left out.
+/// Paths of all fields of a definition's versions. Descriptions and defaults, which servers rewrite, are left
+/// out.
 fn fields(definition: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     for version in definition["spec"]["versions"].as_array().into_iter().flatten() {

@@ -13,12 +13,12 @@ use crate::{age, queue};
 
 /// The oldest Kubernetes that a hub or a member may be.
 const OLDEST: (u32, u32) = (1, 30);
-/// Where a lease does not say how long it holds.
+/// Lease duration if the lease has none.
 const LEASE_SECONDS: i64 = 40;
-/// At most so many names stand in one finding.
+/// Most names in one finding.
 const MOST_NAMES: usize = 5;
 
-/// No kubeconfig, or one that cannot be used.
+/// No kubeconfig, or an invalid one.
 pub fn no_hub(error: &str) -> Finding {
     Finding::error(
         "kubeconfig",
@@ -65,7 +65,7 @@ fn hub(facts: &Facts) -> Finding {
         Ok(version) if is_too_old(version) => Finding::error(
             about,
             format!("{} runs Kubernetes {version}", facts.url),
-            format!("upgrade it: allowed is {}.{} or newer", OLDEST.0, OLDEST.1),
+            format!("upgrade it to {}.{} or newer", OLDEST.0, OLDEST.1),
         ),
         Ok(version) => Finding::ok(about, format!("{} answers, Kubernetes {version}", facts.url)),
         Err(Missing::Unknown(message)) => {
@@ -77,7 +77,7 @@ fn hub(facts: &Facts) -> Finding {
         Err(Missing::NotFound) => Finding::error(
             about,
             format!("{} serves no /version", facts.url),
-            "check the server of the kubeconfig: it is no Kubernetes API server",
+            "check the server of the kubeconfig: it is not a Kubernetes API server",
         ),
         Err(Missing::Other(message)) => Finding::error(
             about,
@@ -101,14 +101,14 @@ fn is_no_hub(missing: &[String]) -> bool {
     missing.iter().any(|name| name == "clusters.fleet.dev")
 }
 
-/// Definitions that are missing, or of another version of Fleet than this program.
+/// Missing definitions, or definitions of another version of Fleet.
 fn definitions(facts: &Facts) -> Finding {
     let about = "definitions";
     let apply = "fleet crds --hub | kubectl apply --server-side --force-conflicts -f -";
     match &facts.definitions {
         Ok((missing, _)) if is_no_hub(missing) => Finding::error(
             about,
-            format!("{} is no hub of Fleet: it does not know clusters.fleet.dev", facts.url),
+            format!("{} is not a hub of Fleet: it does not serve clusters.fleet.dev", facts.url),
             format!("name the hub's kubeconfig, or make this cluster a hub: {apply}"),
         ),
         Ok((missing, _)) if !missing.is_empty() => {
@@ -123,26 +123,24 @@ fn definitions(facts: &Facts) -> Finding {
             ),
             format!("use the `fleet` of the hub's version, or upgrade the hub: {apply}"),
         ),
-        Ok(_) => Finding::ok(about, format!("as this program ({}) has them", env!("CARGO_PKG_VERSION"))),
+        Ok(_) => Finding::ok(about, format!("same as in this program ({})", env!("CARGO_PKG_VERSION"))),
         Err(missing) => unreadable(about, "definitions", missing),
     }
 }
 
-/// A list that was not read is no proof that all is well.
+/// A list that could not be read does not prove that all is well.
 fn unreadable(about: &str, what: &str, missing: &Missing) -> Finding {
     match missing {
         Missing::Forbidden(message) | Missing::Unknown(message) => Finding::warning(
             about,
-            format!("not looked at: {message}"),
+            format!("not checked: {message}"),
             format!("ask an administrator of the hub for the right to list {what}"),
         ),
-        Missing::NotFound => Finding::warning(
-            about,
-            format!("not looked at: the hub does not serve {what}"),
-            "see definitions",
-        ),
+        Missing::NotFound => {
+            Finding::warning(about, format!("not checked: the hub does not serve {what}"), "see definitions")
+        }
         Missing::Other(message) => {
-            Finding::warning(about, format!("not looked at: {message}"), "try again; is the hub overloaded?")
+            Finding::warning(about, format!("not checked: {message}"), "try again; is the hub overloaded?")
         }
     }
 }
@@ -181,7 +179,7 @@ fn expired(lease: &Value, now: Timestamp) -> Option<Option<String>> {
 fn controller(facts: &Facts, now: Timestamp) -> Finding {
     let about = "fleet-controller";
     let start =
-        "start it: `fleet-controller --kubeconfig HUB`, or look at the pods of chart fleet and their logs";
+        "start it: `fleet-controller --kubeconfig HUB`, or check the pods of chart fleet and their logs";
     match &facts.controller {
         Ok(lease) => match expired(lease, now) {
             None => Finding::ok(
@@ -193,7 +191,7 @@ fn controller(facts: &Facts, now: Timestamp) -> Finding {
             }
             Some(None) => Finding::error(about, "none leads", start),
         },
-        // Without leader election there is no lease; what it has written of the clusters shows that it ran.
+        // Without leader election there is no lease; conditions of the clusters show that it ran.
         Err(Missing::NotFound) if is_judged(facts) => {
             Finding::ok(about, "runs without leader election, as in `fleet up`")
         }
@@ -202,7 +200,7 @@ fn controller(facts: &Facts, now: Timestamp) -> Finding {
     }
 }
 
-/// Whether a controller has said of some cluster whether it is ready.
+/// Whether a controller has set the condition Ready of some cluster.
 fn is_judged(facts: &Facts) -> bool {
     let conditions = facts.clusters.iter().flatten().flat_map(|cluster| cluster.status.iter());
     conditions.flat_map(|status| &status.conditions).any(|condition| condition.type_ == "Ready")
@@ -237,7 +235,7 @@ fn cluster(cluster: &Cluster, facts: &Facts, now: Timestamp) -> Finding {
         Some(Err(Missing::NotFound)) | None => {
             return Finding::error(about, "its agent has never answered", check);
         }
-        // The Cluster's own condition says it, too.
+        // The Cluster's own condition reports it, too.
         Some(Err(_)) => {}
     }
     let status = cluster.status.clone().unwrap_or_default();
@@ -247,13 +245,13 @@ fn cluster(cluster: &Cluster, facts: &Facts, now: Timestamp) -> Finding {
     }
     let version = status.kubernetes_version.unwrap_or_default();
     if is_too_old(&version) {
-        let allowed = format!("upgrade it: allowed is {}.{} or newer", OLDEST.0, OLDEST.1);
+        let allowed = format!("upgrade it to {}.{} or newer", OLDEST.0, OLDEST.1);
         return Finding::warning(about, format!("runs Kubernetes {version}"), allowed);
     }
     let nodes = status.node_summary.unwrap_or_default();
     if nodes.ready_num < nodes.total_num {
         let found = format!("{} of {} nodes are ready", nodes.ready_num, nodes.total_num);
-        return Finding::warning(about, found, "look at the nodes of the member: `kubectl get nodes`");
+        return Finding::warning(about, found, "check the nodes of the member: `kubectl get nodes`");
     }
     if let Some(taint) = cluster.spec.taints.iter().find(|taint| taint.key.starts_with("cluster.fleet.dev/"))
     {
@@ -272,7 +270,7 @@ fn trees(trees: &Read<Vec<ElasticQuotaTree>>) -> Vec<Finding> {
     if trees.is_empty() {
         return vec![Finding::warning(
             about,
-            "there is none: jobs whose policy asks for a queue wait",
+            "there is none: jobs that queue cannot be admitted",
             "apply an ElasticQuotaTree in namespace kube-system; examples/quota-teams.yaml is one",
         )];
     }
@@ -295,7 +293,7 @@ fn trees(trees: &Read<Vec<ElasticQuotaTree>>) -> Vec<Finding> {
         if let Some(broken) = broken {
             let describe =
                 format!("`fleet describe elasticquotatree {name} -n kube-system` has the whole message");
-            let found = format!("{name} breaks rules and is used all the same: {}", short(&broken.message));
+            let found = format!("{name} breaks rules, but is in force: {}", short(&broken.message));
             findings.push(Finding::warning(about, found, describe));
         }
     }
@@ -331,7 +329,7 @@ fn policies(policies: &Read<Vec<Value>>) -> Vec<Finding> {
             let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
             let found = format!("{reason}: {message}");
             findings.push(match Reason::from_text(&reason) {
-                // A policy is often there before its first job.
+                // A policy is often created before its first job.
                 Some(Reason::SelectsNothing) => Finding::warning(
                     &name,
                     found,
@@ -355,7 +353,7 @@ fn policies(policies: &Read<Vec<Value>>) -> Vec<Finding> {
     findings
 }
 
-/// The first rule of a message that lists many.
+/// The first part of a message with several.
 fn short(message: &str) -> String {
     match message.split_once("; quota ") {
         Some((first, rest)) => format!("{first}; and {} more", rest.matches("; quota ").count() + 1),

@@ -1,7 +1,8 @@
-//! `fleet doctor`: what is wrong with a fleet, and what to do about it.
+//! `fleet doctor`: problems of a fleet, and what to do about them.
 //!
-//! Inputs: the options that name a hub. It reads what is there (`facts`) and judges it (`judge`), which is pure.
-//! Deliberately absent: why one job waits (`fleet explain`), the invariants (`fleet audit`), and any repair.
+//! Inputs: the options that name a hub. It reads the objects (`facts`) and judges them (`judge`), which is
+//! pure. Deliberately absent: why one job waits (`fleet explain`), the invariants (`fleet audit`), and any
+//! repair.
 
 mod facts;
 mod judge;
@@ -17,7 +18,7 @@ use crate::{
     progress::Progress,
 };
 
-/// How a check ended, the worst last.
+/// Result of a check, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -26,14 +27,14 @@ pub enum Level {
     Error,
 }
 
-/// What one check found.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     level: Level,
     /// What was checked, such as `hub` or `cluster east`.
     about: String,
     found: String,
-    /// What to do about it; empty where all is well.
+    /// What to do about it; empty if all is well.
     #[serde(skip_serializing_if = "String::is_empty")]
     fix: String,
 }
@@ -53,7 +54,7 @@ impl Finding {
 }
 
 pub async fn run(connect: &Connect, args: &DoctorArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("looking at the fleet");
+    let _progress = Progress::start("checking the fleet");
     let findings = match connect.hub().await {
         Ok(hub) => {
             let facts = facts::gather(&hub).await;

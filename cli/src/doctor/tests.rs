@@ -58,7 +58,7 @@ fn check(change: impl FnOnce(&mut Facts), level: Level, about: &str, found: &str
 fn a_healthy_fleet_has_no_findings() {
     insta::assert_snapshot!(print(&judge(&healthy(), now())), @r"
     ok       hub: https://hub:6443 answers, Kubernetes v1.36.0
-    ok       definitions: as this program (0.1.0) has them
+    ok       definitions: same as in this program (0.1.0)
     ok       rights: this user may list clusters, bindings, units and trees
     ok       fleet-controller: host-1 leads
     ok       cluster east: its agent answers, 4 nodes are ready
@@ -93,7 +93,13 @@ fn a_hub_that_cannot_be_asked_is_the_one_finding() {
     check(set(Err(Missing::Other(message()))), Level::Error, "hub", "no", "fleet up");
     check(set(Err(Missing::Unknown(message()))), Level::Error, "hub", "no", "renew the credentials");
     check(set(Err(Missing::Forbidden(message()))), Level::Error, "hub", "no", "rights on the hub");
-    check(set(Err(Missing::NotFound)), Level::Error, "hub", "serves no /version", "no Kubernetes API server");
+    check(
+        set(Err(Missing::NotFound)),
+        Level::Error,
+        "hub",
+        "serves no /version",
+        "not a Kubernetes API server",
+    );
     check(set(Ok("v1.29.4".into())), Level::Error, "hub", "v1.29.4", "1.30 or newer");
 }
 
@@ -104,7 +110,7 @@ fn version_skew_and_what_is_no_hub() {
         let definitions = Ok((owned(missing), owned(differ)));
         move |facts: &mut Facts| facts.definitions = definitions
     };
-    check(set(&["clusters.fleet.dev"], &[]), Level::Error, "definitions", "is no hub", "fleet crds --hub");
+    check(set(&["clusters.fleet.dev"], &[]), Level::Error, "definitions", "is not a hub", "fleet crds --hub");
     check(set(&["works.fleet.dev"], &[]), Level::Error, "definitions", "missing: works.fleet.dev", "--hub");
     check(
         set(&[], &["works.fleet.dev"]),
@@ -125,7 +131,7 @@ fn a_right_that_is_missing_is_named_with_its_command() {
         "ClusterRole",
     );
     let refused = || Err(Missing::Forbidden("forbidden: no".to_string()));
-    check(|facts| facts.trees = refused(), Level::Warning, "quota tree", "not looked at", "right to list");
+    check(|facts| facts.trees = refused(), Level::Warning, "quota tree", "not checked", "right to list");
     check(|facts| facts.policies = Err(Missing::Other("x".into())), Level::Warning, "policies", "x", "again");
 }
 

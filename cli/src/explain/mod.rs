@@ -1,8 +1,8 @@
-//! `fleet explain`: why one job waits, in full: reason and since when, its place in line, its quota's path, each
-//! cluster, and the runs it had.
+//! `fleet explain`: why one job waits: the reason and since when, its position in the queue, its quota's
+//! path, each cluster, and its earlier runs.
 //!
-//! The reason is the controller's own. What each cluster lacks is worked out by `fleet_portal::explain`, from the
-//! members' last reports.
+//! The reason is the controller's own. What each cluster lacks is computed by `fleet_portal::explain` from
+//! the members' last reports.
 
 mod unbound;
 
@@ -59,7 +59,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
         several => {
             let kinds: Vec<&str> = several.iter().map(|b| b.spec.resource.kind.as_str()).collect();
-            anyhow::bail!("job {name:?}: found {}; allowed is one: KIND/NAME", kinds.join(" and "))
+            anyhow::bail!("job {name:?}: found {}; allowed: one, as KIND/NAME", kinds.join(" and "))
         }
     };
     let (units, trees, clusters) = tokio::try_join!(
@@ -107,7 +107,7 @@ fn wanted(words: &[String]) -> (Option<String>, String) {
     }
 }
 
-/// The policy that governs the job, and what is wrong with it by its own conditions, a line each.
+/// The policy that governs the job, and its mistakes from its own conditions, one per line.
 async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec<String>> {
     let policy = &binding.spec.policy;
     if policy.name.is_empty() {
@@ -146,7 +146,7 @@ fn waits(unit: &QueueUnit) -> bool {
     matches!(phase, None | Some("Enqueued" | "Reserved"))
 }
 
-/// The job's place among those that wait, in its leaf and in the whole fleet: by priority, age and name.
+/// The job's position among waiting jobs, in its leaf and in the whole fleet: by priority, age and name.
 fn positions(units: &[QueueUnit], own: Option<&QueueUnit>) -> (Option<Position>, Option<Position>) {
     let Some(own) = own.filter(|own| waits(own)) else { return (None, None) };
     let order = |unit: &QueueUnit| {
@@ -161,7 +161,7 @@ fn positions(units: &[QueueUnit], own: Option<&QueueUnit>) -> (Option<Position>,
     (place(&|unit| unit.spec.queue == own.spec.queue), place(&|_| true))
 }
 
-/// Where the job stands, behind the name of its queue; empty for one that does not wait.
+/// The position of a waiting job, printed after the name of its queue; otherwise empty.
 fn position_text(units: &[QueueUnit], unit: &QueueUnit) -> String {
     match positions(units, Some(unit)) {
         (Some(leaf), Some(all)) => format!(
@@ -312,7 +312,7 @@ mod tests {
             "status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "NoClusterFits",
                     "message": "0 of 1 clusters hold it", "lastTransitionTime": "2026-01-01T10:00:10Z"}],
                 "attempts": [{"cluster": "east", "epoch": 1, "reason": "Preempted",
-                    "message": "makes room for team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
+                    "message": "preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
                     "endedAt": "2026-01-01T10:00:20Z"}]}})),
             None,
         );
@@ -349,10 +349,10 @@ mod tests {
 
         CLUSTER   FITS   WHY
         east      no     1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu
-        west      no     0 of 2 worker fit: 9 of 9 nodes lack 2 nvidia.com/gpu; it could not hold the job if nothing else ran there
+        west      no     0 of 2 worker fit: 9 of 9 nodes lack 2 nvidia.com/gpu; it could not hold the job even if empty
 
         RUN   CLUSTER   ENDED     REASON      MESSAGE
-        1     east      40s ago   Preempted   makes room for team/a in east (Reclaim); 30 s of work since its last checkpoint are lost
+        1     east      40s ago   Preempted   preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost
         ");
     }
 

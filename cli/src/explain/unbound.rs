@@ -1,17 +1,17 @@
-//! Jobs that the fleet has no binding of: what their own status and events say.
+//! Jobs without a binding: what their own status and events report.
 
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use serde_json::{Value, json};
 
 use crate::{answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors};
 
-/// Reasons by which a job has no binding.
+/// Reasons why a job has no binding.
 const REASONS: [Reason; 3] = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
 
-/// Explains the object of that name, of `kind` or of any kind that the fleet sends.
+/// Explains the object of that name, of `kind` or of any kind that Fleet propagates.
 ///
 /// # Errors
-/// There is none, or several; the hub does not answer.
+/// There is none, or there are several; the hub does not answer.
 pub async fn explain(
     hub: &Hub,
     kinds: &[Kind],
@@ -40,7 +40,7 @@ pub async fn explain(
         }
         several => {
             let names: Vec<String> = several.iter().map(|(kind, _)| kind.singular_group()).collect();
-            anyhow::bail!("job {name:?}: found {}; allowed is one: KIND/NAME", names.join(" and "))
+            anyhow::bail!("job {name:?}: found {}; allowed: one, as KIND/NAME", names.join(" and "))
         }
     };
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
@@ -61,7 +61,7 @@ pub async fn explain(
     )))
 }
 
-/// Jobs, and what runs until it is deleted; the first version of each.
+/// Jobs, and workloads that run until they are deleted; the first version of each.
 fn is_sent(kind: &Kind) -> bool {
     let api_version = match kind.group.as_str() {
         "" => kind.version.clone(),
@@ -72,7 +72,7 @@ fn is_sent(kind: &Kind) -> bool {
         && kind.kind != "ReplicaSet"
 }
 
-/// Reason and sentence, from the status, else from the last event that has one.
+/// Reason and message, from the status, or else from the last event with a reason.
 fn said(object: &Value, events: &[Value]) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let is_ours = |value: &Value| REASONS.iter().any(|reason| value == reason.as_str());

@@ -1,6 +1,6 @@
 //! `fleet get`: objects of the hub or of member clusters, as kubectl prints them.
 //!
-//! Members are asked at the same time; one that does not answer is reported and delays no other.
+//! Members are queried concurrently; one that does not answer is reported and delays no other.
 
 mod tables;
 mod watch;
@@ -26,10 +26,10 @@ use tables::Part;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Annotation by which items of several clusters in one list say where they are.
+/// Annotation with the cluster of an item in a list of several clusters.
 const CLUSTER_ANNOTATION: &str = "fleet.dev/cluster";
 
-/// What one server answered.
+/// The answer of one server.
 struct Asked {
     server: String,
     /// One per query and kind, in that order.
@@ -44,18 +44,18 @@ struct Found {
     named: bool,
 }
 
-/// Something this server does not have, or did not say.
+/// Something that this server does not have, or did not return.
 struct Missing {
-    /// What was looked for: equal texts mean the same thing on several servers.
+    /// What was looked for: equal texts mean the same on several servers.
     what: String,
     message: String,
-    /// The server answered, and has it not.
+    /// The server answered, and does not have it.
     absent: bool,
 }
 
 pub use watch::run as watch;
 
-/// What the servers answered, before it is printed.
+/// The answers of the servers, before printing.
 struct Gathered {
     answer: Answer,
     asked: Vec<Asked>,
@@ -102,10 +102,10 @@ async fn gather(hub: &Hub, args: &GetArgs) -> anyhow::Result<Gathered> {
     let queries = parse(&args.what)?;
     if queries.iter().any(|query| !query.names.is_empty()) {
         if args.all_namespaces {
-            bail!("a name is looked up in one namespace: found -A with a name, allowed is -n NAMESPACE");
+            bail!("found -A with a name; allowed: -n NAMESPACE");
         }
         if args.selector.is_some() || args.field_selector.is_some() {
-            bail!("found a name and a selector, allowed is one of them");
+            bail!("found a name and a selector; allowed: one of them");
         }
     }
     let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();
@@ -146,7 +146,7 @@ async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str
     let selectors = Selectors {
         labels: args.selector.clone(),
         fields: args.field_selector.clone(),
-        // Fields of the spec are in the rows only when they are asked for.
+        // Rows have fields of the spec only on request.
         whole_rows: accept == TABLE && args.sort_by.is_some(),
     };
     for query in queries {
@@ -183,7 +183,7 @@ impl Asked {
     }
 }
 
-/// With -M, an object is missing only when no cluster has it: a job lives on one of them.
+/// With -M, an object is missing only if no cluster has it: a job is in one of them.
 fn say_missing(answer: &mut Answer, asked: &[Asked], args: &GetArgs, to_members: bool) {
     for one in asked {
         for missing in &one.missing {
@@ -252,7 +252,7 @@ fn objects(found: &Found) -> Vec<Value> {
     items
         .into_iter()
         .map(|mut item| {
-            // Items of a list leave out what the list says.
+            // Items of a list lack apiVersion and kind.
             if item["kind"].is_null() {
                 item["kind"] = found.kind.kind.as_str().into();
                 item["apiVersion"] = api_version.clone();
@@ -262,7 +262,8 @@ fn objects(found: &Found) -> Vec<Value> {
         .collect()
 }
 
-/// Everything that was found, in order; the first value is the one object that was asked for by name, if it was one.
+/// Everything that was found, in order; the first value is the single object that was requested by name, if
+/// any.
 fn objects_of(
     asked: &[Asked],
     to_members: bool,

@@ -1,5 +1,5 @@
-//! Tables of several servers made into one: the columns of the servers' own tables, with CLUSTER second
-//! and ADOPTION last. Pure.
+//! Merges tables of several servers into one: the columns of the servers' own tables, with CLUSTER second and
+//! ADOPTION last. Pure.
 
 use fleet_api::names::MANAGED_LABEL;
 use jiff::Timestamp;
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::{age, discovery::Kind, jsonpath, table::Table};
 
-/// What one server answered for one kind.
+/// The answer of one server for one kind.
 pub struct Part<'a> {
     pub cluster: &'a str,
-    /// A `meta.k8s.io/v1 Table`, or a plain object or list of a server that has none.
+    /// A `meta.k8s.io/v1 Table`, or a plain object or list of a server without tables.
     pub answer: &'a Value,
 }
 
 pub struct Style {
-    /// Objects of members: with CLUSTER, and ADOPTION where it says something.
+    /// Objects of members: with CLUSTER, and with ADOPTION if any row has it.
     pub clusters: bool,
     /// Also columns of lower priority.
     pub wide: bool,
@@ -23,7 +23,7 @@ pub struct Style {
     pub headers: bool,
     /// Names as `kind/name`, when several kinds are printed.
     pub prefixed: bool,
-    /// Path of the field by which rows are ordered.
+    /// Path of the field for sorting.
     pub sort_by: Option<String>,
 }
 
@@ -32,12 +32,12 @@ struct Column<'a> {
     wide: bool,
 }
 
-/// The table, or nothing when no server has a row.
+/// The table, or nothing if no server has a row.
 ///
 /// # Errors
-/// The path to sort by is none.
+/// The sort path is invalid.
 pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> anyhow::Result<String> {
-    // Pods belong to a job, which says whether the fleet made it.
+    // Pods belong to a job, which shows whether Fleet created it.
     let adoption = style.clusters && !(kind.group.is_empty() && kind.plural == "pods");
     let columns: Vec<Column<'_>> = parts
         .iter()
@@ -107,7 +107,7 @@ struct Row<'a> {
     cells: Vec<(&'a str, String)>,
     namespace: String,
     managed: bool,
-    /// As much of it as the server sends along.
+    /// The object, as far as the server includes it.
     object: &'a Value,
 }
 

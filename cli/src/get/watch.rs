@@ -1,4 +1,4 @@
-//! `fleet get -w`: the answer again each second, of which what changed is printed.
+//! `fleet get -w`: repeats the query every second and prints changes.
 
 use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::{args::GetArgs, connect::Hub, terminal};
 /// Pause between two polls.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Prints until the reader goes away.
+/// Prints until the reader closes the pipe.
 ///
 /// # Errors
-/// What the first poll finds wrong.
+/// The error of the first poll.
 pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut first = true;
@@ -37,7 +37,7 @@ pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether the reader is still there.
+/// Whether the reader still reads.
 fn put(text: &str) -> bool {
     let painted = if terminal::has_colours() { terminal::paint(text) } else { text.to_string() };
     let mut out = std::io::stdout().lock();

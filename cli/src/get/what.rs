@@ -1,8 +1,8 @@
-//! What a user asks for: `KIND`, `KIND,KIND`, `KIND NAME..`, `KIND/NAME..`. Pure.
+//! Parses what a user requests: `KIND`, `KIND,KIND`, `KIND NAME..`, `KIND/NAME..`. Pure.
 
 use anyhow::bail;
 
-/// One kind, by the word the user used, and the names asked for; no names mean all.
+/// One kind, by the user's word, and the requested names; no names mean all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     pub kind: String,
@@ -10,10 +10,10 @@ pub struct Query {
 }
 
 /// # Errors
-/// Words that do not go together; says which.
+/// Words that do not go together.
 pub fn parse(words: &[String]) -> anyhow::Result<Vec<Query>> {
     let Some((first, rest)) = words.split_first() else {
-        bail!("found nothing to get, allowed is KIND, KIND NAME or KIND/NAME");
+        bail!("found nothing to get; allowed: KIND, KIND NAME or KIND/NAME");
     };
     if words.iter().any(|word| word.contains('/')) {
         let mut queries: Vec<Query> = Vec::new();
@@ -21,7 +21,7 @@ pub fn parse(words: &[String]) -> anyhow::Result<Vec<Query>> {
             let Some((kind, name)) =
                 word.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
             else {
-                bail!("found {word:?} beside names with a kind, allowed is KIND/NAME for each");
+                bail!("found {word:?} beside names with a kind; allowed: KIND/NAME for each");
             };
             match queries.iter_mut().find(|query| query.kind == kind) {
                 Some(query) => query.names.push(name.to_string()),
@@ -32,7 +32,7 @@ pub fn parse(words: &[String]) -> anyhow::Result<Vec<Query>> {
     }
     let kinds: Vec<&str> = first.split(',').map(str::trim).filter(|kind| !kind.is_empty()).collect();
     if kinds.is_empty() {
-        bail!("found {first:?}, allowed is a kind such as pods");
+        bail!("found {first:?}; allowed: a kind such as pods");
     }
     Ok(kinds.into_iter().map(|kind| Query { kind: kind.to_string(), names: rest.to_vec() }).collect())
 }

@@ -1,16 +1,16 @@
-//! `fleet pai`: jobs as OpenPAI describes them, over the hub.
+//! `fleet pai`: OpenPAI's view of the hub's jobs.
 
-pub mod args;
 mod show;
 
 use std::{io::Read, path::Path};
 
 use anyhow::{Context, bail};
+use fleet_openpai::jobs::{self, JobError, Offers, Run, Who};
 use fleet_pai::{names, state::ExecutionType};
-use fleet_portal::jobs::{self, JobError, Offers, Run, Who};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::args::pai::{GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
 use crate::{
     answer::Answer,
     args::{Connect, Scope, Targets},
@@ -18,7 +18,6 @@ use crate::{
     members, output,
     server::{Selectors, Server},
 };
-use args::{GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
 
 pub async fn run(connect: &Connect, command: &PaiCommand) -> anyhow::Result<Answer> {
     match command {
@@ -46,7 +45,7 @@ async fn submit(connect: &Connect, args: &SubmitArgs) -> anyhow::Result<Answer> 
     let text = text_of(&args.file)?;
     let name = args.file.display().to_string();
     let now_ms = Timestamp::now().as_millisecond();
-    // Nobody has to be asked for what becomes of a job whose owner and place are said.
+    // No user lookup is needed for a dry run with owner and namespace.
     if let (true, Some(user), Some(namespace)) = (args.dry_run, &args.user, &args.scope.namespace) {
         return dry_run(&name, &text, Who { user, namespace }, &Offers::default(), now_ms);
     }
@@ -80,7 +79,7 @@ fn dry_run(file: &str, text: &str, who: Who<'_>, offers: &Offers, now_ms: i64) -
     Ok(answer)
 }
 
-/// Errors of the file's own making begin with its name.
+/// Errors about the file's content begin with its name.
 fn in_file(file: &str, error: JobError) -> anyhow::Error {
     match error {
         JobError::Refused(_) | JobError::NoYaml { .. } => {
@@ -95,7 +94,7 @@ fn in_file(file: &str, error: JobError) -> anyhow::Error {
 fn text_of(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("stdin cannot be read")?;
+        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
         return Ok(text);
     }
     std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
@@ -126,7 +125,7 @@ async fn list(hub: &Hub, args: &ListArgs) -> anyhow::Result<Answer> {
     Ok(Answer::people(show::table(&items, args.output.is_some(), Timestamp::now())))
 }
 
-/// The newest run of the job that is meant: `USER~NAME`, or a name, of the caller's own job or of the only one.
+/// The newest run of the requested job: `USER~NAME`, or a name, of the caller's own job or of the only one.
 async fn find(hub: &Hub, args: &OneArgs) -> anyhow::Result<Run> {
     find_named(hub, namespace(hub, &args.scope), &args.job).await
 }
@@ -146,7 +145,7 @@ async fn find_named(hub: &Hub, namespace: &str, job: &str) -> anyhow::Result<Run
     match ids.as_slice() {
         [] => bail!("job {job:?} is not in namespace {namespace}; `fleet pai list` shows those that are"),
         [id] => Ok(jobs::newest(&hub.server, Some(namespace), id).await?),
-        ids => bail!("found {} jobs {job:?}, allowed is one of {}", ids.len(), ids.join(", ")),
+        ids => bail!("found {} jobs {job:?}; allowed: one of {}", ids.len(), ids.join(", ")),
     }
 }
 
@@ -172,7 +171,7 @@ async fn get(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// The member a job runs in, and its pods there; `None` while it is bound to none.
+/// The member in which a job runs, and its pods there; `None` if it is not bound.
 async fn pods(hub: &Hub, run: &Run) -> anyhow::Result<Option<(Server, Vec<Value>)>> {
     let Some(cluster) = run.cluster() else { return Ok(None) };
     let targets = Targets { all_clusters: false, clusters: vec![cluster.to_owned()] };
@@ -190,7 +189,7 @@ async fn pods(hub: &Hub, run: &Run) -> anyhow::Result<Option<(Server, Vec<Value>
     Ok(Some((member, pods)))
 }
 
-/// One after the other; one that fails keeps no other from being done.
+/// One after the other; a failure does not stop the rest.
 async fn want(hub: &Hub, args: &NamedArgs, wanted: ExecutionType) -> anyhow::Result<Answer> {
     let mut answer = Answer::default();
     for job in &args.jobs {
@@ -220,7 +219,7 @@ async fn want_one(hub: &Hub, run: &Run, wanted: ExecutionType) -> anyhow::Result
             format!("job {} is started already ({})", run.id, state.as_str())
         }
         ExecutionType::Start => match jobs::start(&hub.server, run).await? {
-            number if number > run.number => format!("job {} runs once more, as run {number}", run.id),
+            number if number > run.number => format!("job {} runs again, as run {number}", run.id),
             _ => format!("job {} goes on", run.id),
         },
     })
@@ -228,10 +227,12 @@ async fn want_one(hub: &Hub, run: &Run, wanted: ExecutionType) -> anyhow::Result
 
 async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
     let run = find(hub, &args.one).await?;
-    let Some(rules) = run.rules() else { bail!("job {} does not say what its tasks are", run.id) };
+    let Some(rules) = run.rules() else {
+        bail!("job {} has no completion rules, so its tasks are unknown", run.id)
+    };
     let roles: Vec<&str> = rules.roles.iter().map(|rule| rule.role.as_str()).collect();
     if let Some(role) = args.role.as_deref().filter(|role| !roles.contains(role)) {
-        bail!("--role: found {role:?}, allowed is {}", roles.join(", "));
+        bail!("--role: found {role:?}; allowed: {}", roles.join(", "));
     }
     let wanted = rules.roles.iter().filter(|rule| args.role.as_ref().is_none_or(|role| *role == rule.role));
     let tasks: Vec<(String, String)> = wanted
@@ -245,7 +246,7 @@ async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
         .collect();
     if let (Some(index), true) = (args.index, tasks.is_empty()) {
         let most = rules.roles.iter().map(|rule| rule.instances - 1).max().unwrap_or(0);
-        bail!("--index: found {index}, allowed is 0 to {most}");
+        bail!("--index: found {index}; allowed: 0 to {most}");
     }
     let Some((member, pods)) = pods(hub, &run).await? else {
         let why = run.waiting().map(|(reason, message)| format!(": {reason}: {message}")).unwrap_or_default();
@@ -266,7 +267,7 @@ async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
         match member.text(&path).await {
             Ok(text) => {
                 for line in text.lines() {
-                    // Whose line it is stands before it where there are several.
+                    // With several pods, each line begins with its pod.
                     let before = if tasks.len() > 1 { format!("{task} ") } else { String::new() };
                     answer.text.push_str(&format!("{before}{line}\n"));
                 }

@@ -1,6 +1,6 @@
-//! How jobs are printed.
+//! Prints jobs.
 
-use fleet_portal::jobs::{Event, Item, Run};
+use fleet_openpai::jobs::{Event, Item, Run};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn duration(launched: Option<i64>, completed: Option<i64>, now: Timestamp) -> St
     since(launched, end)
 }
 
-/// Jobs in a table; `wide` adds where their objects stand.
+/// Jobs in a table; `wide` adds namespace, cluster and object.
 pub fn table(items: &[Item], wide: bool, now: Timestamp) -> String {
     let mut headers =
         vec!["Name", "User", "State", "VC", "Priority", "Tasks", "GPUs", "Retries", "Submitted", "Duration"];
@@ -47,7 +47,7 @@ pub fn table(items: &[Item], wide: bool, now: Timestamp) -> String {
     table.print()
 }
 
-/// One job: what it is, how it fares, and its tasks.
+/// One job: definition, state and tasks.
 pub fn page(run: &Run, detail: &Value, now: Timestamp) -> String {
     let status = &detail["jobStatus"];
     let mut page = String::new();
@@ -139,8 +139,8 @@ pub fn events(events: &[Event], now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fleet_openpai::jobs::{detail, item, tasks_of_pods};
     use fleet_pai::state::State;
-    use fleet_portal::jobs::{detail, item, tasks_of_pods};
     use serde_json::json;
 
     use super::*;

@@ -1,7 +1,8 @@
-//! The queues of a member, in the columns of the quota tree: `fleet queue` shows one thing wherever it is asked.
+//! The queues of a member, in the columns of the quota tree, so that `fleet queue` means the same everywhere.
 //!
-//! Used is what pods of the queue hold; min is what the queue may reclaim up to (`deserved`, else `guarantee`), max its
-//! `capability`. Waiting and running are the scheduler's own counts of PodGroups, without those of queues below.
+//! Used: resources of the queue's pods; min: what the queue may reclaim up to (`deserved`, or else
+//! `guarantee`); max: its `capability`. Waiting and running are the scheduler's own counts of PodGroups,
+//! without queues below.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub fn rows(queues: &[Value]) -> Vec<QueueRow> {
 }
 
 fn add(rows: &mut Vec<QueueRow>, queues: &[Value], queue: &Value, above: &str, depth: usize) {
-    // A circle of parents would go on for ever; the agent's webhook refuses one.
+    // A cycle of parents would loop forever; the agent's webhook refuses it.
     if depth > queues.len() {
         return;
     }
@@ -68,14 +69,14 @@ fn name(queue: &Value) -> &str {
     queue["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// A queue that names no parent stands below the root.
+/// A queue without a parent is below the root.
 fn parent(queue: &Value) -> &str {
     queue["spec"]["parent"].as_str().filter(|parent| !parent.is_empty()).unwrap_or(ROOT)
 }
 
 fn amounts(value: &Value) -> BTreeMap<String, String> {
     let map: BTreeMap<String, Value> = serde_json::from_value(value.clone()).unwrap_or_default();
-    // Pods are counted, and bound nothing here.
+    // Pods are counted, but not limited here.
     let mut texts = texts(&map);
     texts.remove("pods");
     texts

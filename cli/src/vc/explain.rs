@@ -1,29 +1,31 @@
-//! `fleet vc explain`: the cells of one job, or why it has none, and who has those of its virtual cluster.
+//! `fleet vc explain`: the cells of one job, or why it has none, and the jobs on cells of its virtual
+//! cluster.
 
 use anyhow::bail;
 use fleet_api::{
     QueueUnit, ResourceBinding, VirtualCluster, cells::class::class_name, names::VIRTUAL_CLUSTER_LABEL,
 };
-use fleet_portal::cells::{self, Picture, Standing, job_of, tree};
+use fleet_openpai::cells::{self, Picture, Standing, job_of, tree};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{args::VcExplainArgs, class_of, show};
+use super::{class_of, show};
+use crate::args::vc::VcExplainArgs;
 use crate::{answer::Answer, connect::Hub, discovery, output, progress::Progress, queue, table::Table};
 
-/// What is known of a job and its cells.
+/// State of a job and its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct Explanation {
     pub job: String,
     pub kind: String,
     pub virtual_cluster: String,
     pub class: String,
     /// Where it runs, how it ended, or that it waits.
     pub state: String,
-    /// Why it waits, by code and sentence.
+    /// Why it waits: code and message.
     pub reason: Option<String>,
     pub message: Option<String>,
     pub cells: Vec<PodCells>,
@@ -38,7 +40,7 @@ pub struct PodCells {
     pub pod: String,
     pub node: String,
     pub leaf_cells: Vec<i32>,
-    /// Type of the promised cell; empty where the pod has no promise.
+    /// Type of the promised cell; empty for a pod without a promise.
     pub preassigned_cell_type: String,
 }
 
@@ -80,7 +82,7 @@ pub async fn run(hub: &Hub, args: &VcExplainArgs) -> anyhow::Result<Answer> {
     Ok(Answer::people(print(&told)))
 }
 
-/// Labels of the job itself, which name its virtual cluster and class.
+/// Labels of the job, which name its virtual cluster and class.
 async fn labels(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
     let resource = &binding.spec.resource;
     let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
@@ -102,7 +104,7 @@ pub fn tell(
     labels: &Value,
     picture: Option<&Picture>,
     vcs: &[VirtualCluster],
-) -> Told {
+) -> Explanation {
     let groups = binding.spec.cells.as_ref().map_or(&[][..], |cells| &cells.groups);
     let asked = groups.first().map(|group| &group.request);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
@@ -126,7 +128,7 @@ pub fn tell(
     };
     let waits = result.is_none() && target.is_none();
     let unit = unit.and_then(|unit| unit.status.as_ref()).filter(|_| waits);
-    // A job whose policy does not queue has no unit; its binding says why it is not placed.
+    // A job without a queue has no unit; its binding has the reason.
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let scheduled = conditions.iter().find(|told| told.type_ == "Scheduled" && told.status == "False");
     let scheduled = scheduled.filter(|_| waits);
@@ -137,7 +139,7 @@ pub fn tell(
     others.retain(|job| job.job != own);
     others.sort();
     others.dedup();
-    Told {
+    Explanation {
         kind: binding.spec.resource.kind.clone(),
         job: own,
         class,
@@ -151,7 +153,7 @@ pub fn tell(
     }
 }
 
-pub fn print(told: &Told) -> String {
+pub fn print(told: &Explanation) -> String {
     let mut lines = vec![("Job", format!("{} ({})", told.job, told.kind)), ("State", told.state.clone())];
     if let Some(reason) = &told.reason {
         lines.push(("Reason", reason.clone()));

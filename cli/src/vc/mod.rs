@@ -1,9 +1,8 @@
 //! `fleet vc`: virtual clusters, their configuration and their cells.
 //!
-//! What a file means and what it would change, who is on which cell: that is `fleet_portal::cells`, over the hub's
-//! objects. Here it is asked for and printed.
+//! `fleet_openpai::cells` interprets configurations, computes changes and finds the jobs of cells, over the
+//! hub's objects. This module queries and prints.
 
-pub mod args;
 mod explain;
 mod show;
 #[cfg(test)]
@@ -16,12 +15,12 @@ use std::{
 
 use anyhow::{Context, bail};
 use fleet_api::cells::class;
-use fleet_portal::cells::{self, Standing, file, plan, tree};
+use fleet_openpai::cells::{self, Standing, file, plan, tree};
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::args::vc::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
 use crate::{answer::Answer, args::Connect, connect::Hub, output, progress::Progress};
-use args::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
 
 pub async fn run(connect: &Connect, command: &VcCommand) -> anyhow::Result<Answer> {
     match command {
@@ -38,7 +37,7 @@ async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
         let lines: Vec<String> = errors.lines().map(|line| format!("{name}: {line}")).collect();
         anyhow::anyhow!("{}", lines.join("\n"))
     };
-    // Before anything is asked or sent: a mistake is a mistake on every hub.
+    // Validated before anything is requested or sent: a mistake is a mistake on every hub.
     let wanted = file::read(&text_of(&args.file)?).map_err(|errors| in_file(&errors.to_string()))?;
     let hub = connect.hub().await?;
     let standing = {
@@ -59,7 +58,7 @@ async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
         return Ok(answer);
     }
     if plan.is_change && !args.yes {
-        // The difference first, then the question.
+        // First the difference, then the question.
         answer.print()?;
         answer = Answer::default();
         if !agreed()? {
@@ -79,7 +78,7 @@ async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// Asks the person at the terminal; without one nobody can agree.
+/// Asks for confirmation at the terminal; without a terminal nothing is confirmed.
 fn agreed() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!(
@@ -89,14 +88,14 @@ fn agreed() -> anyhow::Result<bool> {
     eprint!("Apply? [y/N] ");
     std::io::stderr().flush()?;
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).context("stdin cannot be read")?;
+    std::io::stdin().read_line(&mut line).context("cannot read stdin")?;
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 fn text_of(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("stdin cannot be read")?;
+        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
         return Ok(text);
     }
     std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
@@ -158,7 +157,7 @@ async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
     answer.text.push_str(&show::tree(&rows, args.vc.is_some()));
     for lost in &picture.lost {
         answer.note(format!(
-            "note: job {} runs on devices that are no cells of it any more",
+            "note: job {} runs on devices that are no longer its cells",
             picture.job(&lost.group)
         ));
     }

@@ -1,10 +1,10 @@
-//! How virtual clusters and cells are printed for people.
+//! Prints virtual clusters and cells.
 
 use fleet_api::{
     CellConfiguration, VirtualCluster,
     cells::{VcAccess, read},
 };
-use fleet_portal::cells::{
+use fleet_openpai::cells::{
     plan::Plan,
     tree::{Occupant, Row},
 };
@@ -12,10 +12,10 @@ use kube::ResourceExt;
 
 use crate::table::Table;
 
-/// Nodes and jobs that a line names; the others are counted.
+/// Nodes and jobs named in one line; the others are counted.
 const NAMED: usize = 8;
 
-/// What a plan changes, for people.
+/// The changes of a plan, as text.
 pub fn difference(plan: &Plan) -> String {
     let mut text = String::new();
     let lists = [
@@ -53,10 +53,10 @@ pub fn difference(plan: &Plan) -> String {
             );
         }
         text.push_str(&separated(&text, &table.print()));
-        text.push_str("All of them go on running.\n");
+        text.push_str("All of them keep running.\n");
     }
     for unnamed in &plan.unnamed {
-        text.push_str(&separated(&text, &format!("bad until a member has their nodes: {unnamed}\n")));
+        text.push_str(&separated(&text, &format!("bad until a member reports their nodes: {unnamed}\n")));
     }
     match (text.is_empty(), plan.is_change) {
         (true, true) => "no virtual cluster gains or loses cells, and no job loses its place\n".to_string(),
@@ -92,7 +92,7 @@ fn some(names: &[String]) -> String {
     if more == 0 { first } else { format!("{first} and {more} more") }
 }
 
-/// A line for each configuration that is not in force, and which one is; empty if all is well.
+/// A line for each configuration that is not in force, and which one is; empty if all are valid.
 pub fn invalid(configurations: &[CellConfiguration]) -> String {
     let broken: Vec<String> = configurations
         .iter()
@@ -156,7 +156,7 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     if parts.is_empty() { "-".to_string() } else { parts.join("; ") }
 }
 
-/// The tree of cells; of a virtual cluster with the physical cell that each stands on.
+/// The tree of cells; for a virtual cluster with the physical cell of each.
 pub fn tree(rows: &[Row], of_virtual_cluster: bool) -> String {
     let where_ = if of_virtual_cluster { "Stands on" } else { "VC" };
     let mut table = Table::new(&["Cell", "Used", where_, "Job"]);
@@ -176,7 +176,7 @@ pub fn tree(rows: &[Row], of_virtual_cluster: bool) -> String {
     table.print()
 }
 
-/// Who is on a cell. Of a whole tree the cells below say it.
+/// Jobs on a cell. For a whole tree the lines of its cells have them.
 fn jobs(row: &Row) -> String {
     match row.jobs.as_slice() {
         [] => "-".to_string(),

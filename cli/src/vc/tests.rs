@@ -1,5 +1,5 @@
 use fleet_api::{CellConfiguration, VirtualCluster};
-use fleet_portal::cells::{
+use fleet_openpai::cells::{
     plan::{JobChange, Plan},
     tree::{Occupant, Row},
 };
@@ -16,7 +16,7 @@ fn a_difference_names_cells_and_jobs() {
         becomes: "opportunistic".into(),
         why: "virtual cluster vc1 is gone".into(),
     };
-    let change = fleet_portal::cells::plan::PromiseChange {
+    let change = fleet_openpai::cells::plan::PromiseChange {
         vc: "vc1".into(),
         chain: "POOL".into(),
         cell_type: "NODE".into(),
@@ -31,14 +31,9 @@ fn a_difference_names_cells_and_jobs() {
         ..Plan::default()
     };
     let text = show::difference(&plan);
-    for wanted in [
-        "virtual clusters removed: vc1\n",
-        "POOL.NODE",
-        "-1",
-        "default/job-3",
-        "vc1 is gone",
-        "go on running",
-    ] {
+    for wanted in
+        ["virtual clusters removed: vc1\n", "POOL.NODE", "-1", "default/job-3", "vc1 is gone", "keep running"]
+    {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
     assert_eq!(show::difference(&Plan::default()), "no change\n");
@@ -95,7 +90,7 @@ fn a_configuration_that_is_not_in_force_is_told() {
 
 #[test]
 fn a_waiting_job_says_why_and_of_which_virtual_cluster() {
-    let told = explain::Told {
+    let told = explain::Explanation {
         job: "default/job-2".into(),
         kind: "Job".into(),
         virtual_cluster: "vc1".into(),
@@ -103,7 +98,7 @@ fn a_waiting_job_says_why_and_of_which_virtual_cluster() {
         state: "waits".into(),
         reason: Some("InsufficientCells".into()),
         message: Some("insufficient capacity in VC vc1".into()),
-        ..explain::Told::default()
+        ..explain::Explanation::default()
     };
     let text = explain::print(&told);
     assert!(text.contains("insufficient capacity in VC vc1") && text.contains("vc1, class prod"), "{text}");

@@ -1,4 +1,4 @@
-//! Columns as Volcano's program prints them: fixed widths, wider only where a first column must be.
+//! Columns as in Volcano's program: fixed widths, wider only if the first column needs it.
 
 /// One column: its header and its width.
 pub type Column = (&'static str, usize);
@@ -13,7 +13,7 @@ pub fn print(columns: &[Column], rows: &[Vec<String>]) -> String {
         let longest = cells.chain([columns[at].0.len()]).max().unwrap_or(0);
         match columns[at].1 {
             0 => longest + GAP,
-            // A cell that is too wide keeps one space, so that columns can be told apart.
+            // A cell that is too wide keeps one space, so that columns stay distinguishable.
             fixed => fixed.max(longest + 1),
         }
     };

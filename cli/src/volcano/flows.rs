@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{
-    EMPTY, Kind, args::FlowCommand, columns, day, get, known, list, manifests, name, namespace, number,
-    object_namespace, text,
+    EMPTY, Kind, columns, day, get, known, list, manifests, name, namespace, number, object_namespace, text,
 };
+use crate::args::volcano::FlowCommand;
 use crate::{answer::Answer, connect::Hub, output};
 
 const API_VERSION: &str = "flow.volcano.sh/v1alpha1";

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    COMMANDS, EMPTY, JOBS,
-    args::{JobCommand, ListArgs, NamedArgs, RunArgs},
-    columns, day, get, known, list, manifests, name, namespace, number, object_namespace, text,
+    COMMANDS, EMPTY, JOBS, columns, day, get, known, list, manifests, name, namespace, number,
+    object_namespace, text,
 };
+use crate::args::volcano::{JobCommand, ListArgs, NamedArgs, RunArgs};
 use crate::{age, answer::Answer, connect::Hub, output, server::Selectors};
 
 const API_VERSION: &str = "batch.volcano.sh/v1alpha1";
@@ -210,7 +210,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A Command for the job, which its controller carries out.
+/// A Command for the job; its controller carries it out.
 async fn tell(hub: &Hub, args: &NamedArgs, action: &str, word: &str) -> anyhow::Result<Answer> {
     let namespace = namespace(hub, &args.scope);
     let job = get(hub, JOBS, namespace, &args.name).await?;

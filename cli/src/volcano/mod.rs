@@ -1,10 +1,9 @@
-//! The commands over Volcano's objects: as `fleet job`, `queue`, `podgroup`, `jobflow`, and under the name `vcctl`
-//! with that program's flags and columns.
+//! The commands for Volcano's objects: `fleet job`, `queue`, `podgroup`, `jobflow`, and under the name
+//! `vcctl` with that program's flags and columns.
 //!
-//! They speak to the cluster the kubeconfig names: jobs stand on a hub and in members, queues, PodGroups and flows in
-//! members only. Deliberately absent: any rule of what a job may be; the API server's answers are passed on.
+//! They query the cluster of the kubeconfig: jobs are on a hub and in members, queues, PodGroups and flows in
+//! members only. Deliberately absent: validation of jobs; the API server's answers are passed on.
 
-pub mod args;
 mod columns;
 mod flows;
 mod jobs;
@@ -16,12 +15,12 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::args::volcano::{Command, Scope};
 use crate::{
     answer::Answer,
     connect::Hub,
     server::{AskError, Selectors},
 };
-use args::{Command, Scope};
 
 const JOBS: Kind = Kind { group: "batch.volcano.sh/v1alpha1", plural: "jobs", namespaced: true };
 const QUEUES: Kind = Kind { group: "scheduling.volcano.sh/v1beta1", plural: "queues", namespaced: false };
@@ -31,10 +30,10 @@ const COMMANDS: Kind = Kind { group: "bus.volcano.sh/v1alpha1", plural: "command
 const FLOWS: Kind = Kind { group: "flow.volcano.sh/v1alpha1", plural: "jobflows", namespaced: true };
 const TEMPLATES: Kind = Kind { group: "flow.volcano.sh/v1alpha1", plural: "jobtemplates", namespaced: true };
 
-/// What Volcano's program says of a list without anything in it.
+/// Output of Volcano's program for an empty list.
 const EMPTY: &str = "No resources found\n";
 
-/// A kind of Volcano's, and where the API server has it.
+/// A kind of Volcano, with its API path.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     group: &'static str,
@@ -99,7 +98,7 @@ async fn listed(hub: &Hub, kind: Kind, path: &str, selectors: &Selectors) -> any
 async fn get(hub: &Hub, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<Value> {
     let path = kind.object(namespace, name);
     match hub.server.object(&path).await {
-        // A kind that is not there and an object that is not there have the same code.
+        // A missing kind and a missing object have the same status code.
         Err(error @ AskError::Refused { code: 404, .. }) => {
             list(hub, kind, Some(namespace)).await?;
             Err(error.into())
@@ -108,12 +107,12 @@ async fn get(hub: &Hub, kind: Kind, namespace: &str, name: &str) -> anyhow::Resu
     }
 }
 
-/// A kind that the cluster does not serve, in words that help.
+/// A helpful error for a kind that the cluster does not serve.
 fn known(hub: &Hub, kind: Kind, error: AskError) -> anyhow::Error {
     let (group, _) = kind.group.split_once('/').unwrap_or((kind.group, ""));
     match error {
         AskError::Refused { code: 404, .. } => anyhow::anyhow!(
-            "{} does not serve {}.{group}: they stand in member clusters; name a member's kubeconfig with \
+            "{} does not serve {}.{group}: they are in member clusters; name a member's kubeconfig with \
              --kubeconfig",
             hub.server.url,
             kind.plural
@@ -122,14 +121,14 @@ fn known(hub: &Hub, kind: Kind, error: AskError) -> anyhow::Error {
     }
 }
 
-/// The objects of a file that are of the wanted kind.
+/// The objects of a file with the requested kind.
 fn manifests(file: &Path, api_version: &str, kind: &str) -> anyhow::Result<Vec<Value>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let all: Vec<Value> = fleet_api::yaml::read_all(&text).with_context(|| file.display().to_string())?;
     for object in &all {
         if object["kind"] != kind || object["apiVersion"] != api_version {
             bail!(
-                "{}: found {} of {}, allowed is {kind} of {api_version}",
+                "{}: found {} of {}; allowed: {kind} of {api_version}",
                 file.display(),
                 object["kind"].as_str().unwrap_or("no kind"),
                 object["apiVersion"].as_str().unwrap_or("no apiVersion"),
@@ -137,7 +136,7 @@ fn manifests(file: &Path, api_version: &str, kind: &str) -> anyhow::Result<Vec<V
         }
     }
     if all.is_empty() {
-        bail!("{}: found nothing, allowed is {kind} of {api_version}", file.display());
+        bail!("{}: found nothing; allowed: {kind} of {api_version}", file.display());
     }
     Ok(all)
 }

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::{
-    EMPTY, Kind, POD_GROUPS,
-    args::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs},
-    columns, day, list, listed, name, namespace, number, object_namespace, text,
+    EMPTY, Kind, POD_GROUPS, columns, day, list, listed, name, namespace, number, object_namespace, text,
 };
+use crate::args::volcano::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs};
 use crate::{answer::Answer, connect::Hub, server::Selectors};
 
 pub async fn groups(hub: &Hub, command: &PodGroupCommand) -> anyhow::Result<Answer> {

@@ -2,15 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    COMMANDS, EMPTY, QUEUES,
-    args::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State},
-    columns, get, known, list, name, number, text,
-};
+use super::{COMMANDS, EMPTY, QUEUES, columns, get, known, list, name, number, text};
+use crate::args::volcano::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
 use crate::{answer::Answer, connect::Hub};
 
 const API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
-/// Queues belong to no namespace; their Commands stand here.
+/// Queues have no namespace; their Commands are in this one.
 const COMMAND_NAMESPACE: &str = "default";
 
 pub async fn run(hub: &Hub, command: &QueueCommand) -> anyhow::Result<Answer> {
@@ -80,7 +77,7 @@ async fn send(hub: &Hub, queue: &Value, action: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A request to the controller of the object, which deletes it once it is carried out.
+/// A request to the controller of the object, which deletes it after it was carried out.
 pub(super) fn command(object: &Value, api_version: &str, kind: &str, namespace: &str, action: &str) -> Value {
     let target = json!({
         "apiVersion": api_version, "kind": kind, "name": name(object), "uid": object["metadata"]["uid"],

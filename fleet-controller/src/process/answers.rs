@@ -1,4 +1,4 @@
-//! Writes on their way out, and what follows from the answers.
+//! Writes in flight, and the handling of their answers.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::{
 };
 use crate::writes::{self, Refused};
 
-/// Pause before something is looked at again after its write found the world changed.
+/// Pause before an object is reconciled again after a conflict.
 const STALE_PAUSE: Duration = Duration::from_millis(20);
-/// Stale writes in a row after which it is said.
+/// Conflicts in a row after which a warning is logged.
 const STALE_TOLD: u32 = 8;
-/// First pause after a write that the hub refused; doubles up to the longest one.
+/// First back-off after a refused write; doubles up to the longest one.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause after writes that failed.
+/// Longest back-off after failed writes.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Summaries rest this many times as long as their writes took.
+/// Pause between summaries, as a multiple of the time that their writes took.
 const SUMMARY_REST: u32 = 8;
 
 impl Process {
@@ -61,17 +61,17 @@ impl Process {
         let Flight { lane, work, deletes, then, sent } = match flight {
             Ok(flight) => flight,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            // The runtime is being shut down, and this loop with it.
+            // The runtime is shutting down, and this loop with it.
             Err(_) => return,
         };
         if let Some(observation) = sent.observation {
             self.intents.observe(&mut self.world, observation);
         }
-        // The cluster's namespace is gone: nothing stands in it.
+        // The cluster's namespace is gone, and everything in it.
         if let (Some(work), Some(Refused::Absent)) = (&work, &sent.refused)
             && let Some(binding) = self.intents.sent.heard(work)
-            // That look comes again by itself, after a pause.
-            && lane != Lane::Look(Dirty::Binding(binding.clone()))
+            // That reconcile is repeated after a back-off.
+            && lane != Lane::Reconcile(Dirty::Binding(binding.clone()))
         {
             self.world.mark(Dirty::Binding(binding));
         }
@@ -83,7 +83,7 @@ impl Process {
         match sent.refused {
             None => {
                 self.failures.remove(&lane);
-                self.send(Lane::Tell, then);
+                self.send(Lane::Events, then);
             }
             Some(refused) => {
                 let pause = self.pause_after(&lane, refused);
@@ -93,7 +93,7 @@ impl Process {
         self.leave(lane);
     }
 
-    /// How long a lane rests after a refusal.
+    /// The back-off of a lane after a refusal.
     fn pause_after(&mut self, lane: &Lane, refused: Refused) -> Duration {
         if let Refused::Forbidden(message) = refused {
             return self.tell_forbidden(lane, &message);
@@ -103,11 +103,7 @@ impl Process {
         match refused {
             Refused::Stale | Refused::Absent => {
                 if *failures == STALE_TOLD {
-                    tracing::warn!(
-                        ?lane,
-                        failures,
-                        "the hub keeps answering that the object is gone or has changed"
-                    );
+                    tracing::warn!(?lane, failures, "repeated conflicts: the object is gone or has changed");
                 }
                 (STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX)
             }
@@ -115,17 +111,17 @@ impl Process {
             | Refused::Passing(message)
             | Refused::Unknown(message)
             | Refused::Forbidden(message) => {
-                tracing::warn!(?lane, failures, %message, "a write was refused, trying again");
+                tracing::warn!(?lane, failures, %message, "a write was refused; retrying");
                 (REFUSED_PAUSE * (1 << (*failures).min(10))).min(RETRY_MAX)
             }
         }
     }
 
-    /// What the lane belongs to is looked at again after the pause.
+    /// Reconciles the lane's object again after the back-off.
     fn rest(&mut self, lane: &Lane, pause: Duration) {
         let at = Instant::now() + pause;
         match lane {
-            Lane::Look(dirty) => self.timers.ring_at(at, dirty.clone()),
+            Lane::Reconcile(dirty) => self.timers.ring_at(at, dirty.clone()),
             Lane::Place(key) => {
                 let now = self.options.clock.now();
                 let until = now + jiff::SignedDuration::try_from(pause).unwrap_or_default();
@@ -134,12 +130,12 @@ impl Process {
                 self.timers.ring_at(at, Dirty::Binding(key.clone()));
             }
             Lane::Summaries => self.summary_due = Some(at),
-            // An event that was refused is not told again.
-            Lane::Tell => drop(self.failures.remove(lane)),
+            // A refused event is not sent again.
+            Lane::Events => drop(self.failures.remove(lane)),
         }
     }
 
-    /// One write of the lane is done; after the last one whatever waited for it goes on.
+    /// Counts down the lane's writes; after the last one, waiting reconciles go on.
     fn leave(&mut self, lane: Lane) {
         if let Some(count) = self.busy.get_mut(&lane) {
             *count -= 1;
@@ -149,7 +145,7 @@ impl Process {
             self.busy.remove(&lane);
         }
         match lane {
-            Lane::Look(dirty) => {
+            Lane::Reconcile(dirty) => {
                 if self.again.remove(&dirty) {
                     self.world.mark(dirty);
                 }
@@ -158,12 +154,12 @@ impl Process {
                 self.scheduler.asked(&mut self.world, &self.intents, &key, self.options.clock.now());
                 self.world.mark(Dirty::Binding(key));
             }
-            // Where there are many queues and a busy hub, telling of them is a small part of all writes.
+            // With many queues and a busy hub, summaries are a small part of all writes.
             Lane::Summaries => {
                 let now = Instant::now();
                 self.summary_rested = now + (now - self.summary_began) * SUMMARY_REST;
             }
-            Lane::Tell => {}
+            Lane::Events => {}
         }
     }
 }

@@ -6,8 +6,8 @@ use fleet_hub_core::writes::Write;
 
 use super::lane::Lane;
 
-/// What jobs start by goes first: quota and room are taken from the moment of the decision, and nobody uses them
-/// while its writes wait.
+/// Writes that start jobs are sent first: quota and capacity are taken at the decision and stay idle until
+/// these writes are sent.
 #[derive(Default)]
 pub(super) struct Backlog {
     places: VecDeque<(Lane, Write)>,
@@ -18,7 +18,7 @@ impl Backlog {
     pub(super) fn push(&mut self, lane: &Lane, write: Write) {
         let queue = match lane {
             Lane::Place(_) => &mut self.places,
-            Lane::Look(_) | Lane::Summaries | Lane::Tell => &mut self.others,
+            Lane::Reconcile(_) | Lane::Summaries | Lane::Events => &mut self.others,
         };
         queue.push_back((lane.clone(), write));
     }

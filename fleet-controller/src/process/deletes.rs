@@ -1,14 +1,13 @@
-//! Deletions that were asked for: the watch tells of the end later, and until then nothing is deleted again.
+//! Deletions that were sent: until the watch reports the end, an object is not deleted again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use fleet_hub_core::writes::{Verb, Write};
 
-/// Uids remembered; far more than ends can be on their way.
+/// Most uids remembered; far more than deletions in flight.
 const KEPT: usize = 4096;
 
-/// Uids of objects whose deletion is on its way or was answered. A uid is never used twice, so the oldest are simply
-/// forgotten.
+/// Uids of objects whose deletion was sent. A uid is never used twice, so the oldest can be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Deletes {
     uids: BTreeSet<String>,
@@ -16,7 +15,7 @@ pub(super) struct Deletes {
 }
 
 impl Deletes {
-    /// Whether a write is to be sent: any but a deletion that was sent already.
+    /// Whether a write must be sent: false for a deletion that was sent already.
     pub(super) fn note(&mut self, write: &Write) -> bool {
         let Some(uid) = uid_of(write) else { return true };
         if !self.uids.insert(uid.to_string()) {
@@ -31,7 +30,7 @@ impl Deletes {
         true
     }
 
-    /// The object may still stand.
+    /// The deletion failed: the object may still exist.
     pub(super) fn failed(&mut self, uid: &str) {
         if self.uids.remove(uid) {
             self.order.retain(|known| known != uid);
@@ -39,7 +38,7 @@ impl Deletes {
     }
 }
 
-/// The uid of what a write deletes.
+/// The uid of the object that a write deletes.
 pub(super) fn uid_of(write: &Write) -> Option<&str> {
     match &write.verb {
         Verb::Delete { uid } => Some(uid.as_str()).filter(|uid| !uid.is_empty()),

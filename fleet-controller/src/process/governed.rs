@@ -1,4 +1,5 @@
-//! What the hub's administrators govern by: the quota tree and the configuration of cells, and what is told of their use.
+//! The administrators' configuration of the hub: the quota tree and the configuration of cells, and the
+//! statuses of their use.
 
 use fleet_hub_core::{tree, virtual_clusters, world::Dirty, writes::Write};
 use fleet_quota::QueuePolicy;
@@ -23,13 +24,14 @@ impl Process {
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.trees.plan_conditions(&self.world, now);
         writes.extend(tree::plan_queues(&self.world, tree.as_deref(), self.scheduler.cell_access()));
+        writes.extend(virtual_clusters::plan_queues(&self.world, self.cells.in_force()));
         writes
     }
 
     pub(super) fn look_at_cells(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.cells.read(&self.world) {
             self.scheduler.set_cells(change.as_deref(), &mut self.world, &self.intents, now);
-            // Queues say who may submit to leaves that name a virtual cluster.
+            // Virtual clusters have Queues, and Queues of leaves that name one have its submitters.
             self.world.mark(Dirty::Tree);
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
@@ -51,6 +53,7 @@ impl Process {
             let mut writes = summaries.writes;
             let uses = self.scheduler.virtual_cluster_uses();
             writes.extend(virtual_clusters::plan_statuses(&self.world, self.cells.in_force(), uses.as_ref()));
+            writes.extend(virtual_clusters::plan_queue_statuses(&self.world, uses.as_ref()));
             self.send(Lane::Summaries, writes);
         }
     }

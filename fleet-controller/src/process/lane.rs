@@ -1,4 +1,4 @@
-//! What writes belong to.
+//! Lanes: the objects to which writes belong.
 
 use fleet_hub_core::{
     world::{Dirty, Key},
@@ -7,26 +7,26 @@ use fleet_hub_core::{
 
 use crate::writes::Sent;
 
-/// What a batch of writes belongs to; there is one batch at a time for each.
+/// The object to which a batch of writes belongs; each has one batch in flight at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
-    Look(Dirty),
-    /// Reserving and binding, beside the looks at the same binding.
+    Reconcile(Dirty),
+    /// Reservations and binds, concurrent with other writes of the same binding.
     Place(Key),
     Summaries,
-    /// Events, which nothing waits for.
-    Tell,
+    /// Events, for which nothing waits.
+    Events,
 }
 
-/// A write that has come back.
+/// A write that has been answered.
 pub(super) struct Flight {
     pub lane: Lane,
-    /// The Work that it was to make.
+    /// The Work that it creates.
     pub work: Option<Key>,
-    /// Uid of what it was to delete.
+    /// Uid of the object that it deletes.
     pub deletes: Option<String>,
-    /// What follows it.
+    /// Writes to send after it.
     pub then: Vec<Write>,
-    /// What the hub said.
+    /// The hub's answer.
     pub sent: Sent,
 }

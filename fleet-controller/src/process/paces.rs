@@ -1,4 +1,4 @@
-//! Statuses that wait for what comes next: until when, and when at once.
+//! Delayed statuses and planner passes: until when, and when they happen at once.
 
 use std::time::Duration;
 
@@ -9,17 +9,21 @@ use fleet_hub_core::{
 };
 use tokio::time::Instant;
 
-use super::Process;
+use super::{Process, lane::Lane, work_queue::Turn};
 
-/// How long the news of a run and the reason of a wait are gathered.
+/// Delay of the progress of a run and of the reason for a wait.
 const NEWS: Duration = Duration::from_millis(250);
-/// How long a state between two others may go unsaid.
+/// Delay of an intermediate state.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// With fewer writes on their way than so many the hub has time: how a run fares is written at once.
+/// With fewer writes in flight than this, progress of runs is written at once.
 const QUIET: usize = 8;
+/// How long a pass waits for bindings that are being made. Jobs created together are planned together: otherwise the
+/// job whose binding is answered first would go first.
+const TOGETHER: Duration = Duration::from_millis(50);
 
 impl Process {
-    /// The writes of a look that go now. What waits is planned again when its time has come, by what stands then.
+    /// The writes that are sent now. The others are computed again when they are due, from the state at that
+    /// time.
     pub(super) fn paced(&mut self, dirty: &Dirty, step: Step, at: Instant) -> Vec<Write> {
         let Step { mut writes, later, .. } = step;
         let Some(pace) = later.iter().map(|(pace, _)| *pace).min() else {
@@ -43,5 +47,20 @@ impl Process {
             self.timers.ring_at(due, dirty.clone());
         }
         writes
+    }
+
+    /// Whether bindings are being made, or are about to be.
+    pub(super) fn is_claiming(&self) -> bool {
+        self.work_queue.has(Turn::Claim)
+            || self.busy.keys().any(|lane| matches!(lane, Lane::Reconcile(Dirty::Object(..))))
+    }
+
+    /// Whether a pass that is due has waited long enough for bindings that are being made.
+    pub(super) fn has_gathered(&mut self, at: Instant) -> bool {
+        let has_gathered = !self.is_claiming() || *self.gathers.get_or_insert(at + TOGETHER) <= at;
+        if has_gathered {
+            self.gathers = None;
+        }
+        has_gathered
     }
 }

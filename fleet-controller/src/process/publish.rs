@@ -1,16 +1,16 @@
-//! The snapshot that readers get after each pass.
+//! Publishes a snapshot for readers after each pass.
 
 use fleet_hub_core::planner::View;
 use tokio::time::Instant;
 
 use super::Process;
 
-/// A snapshot rests this many times as long as it took: where there are very many jobs it is a small part of the
-/// loop's time, and a little behind.
+/// Pause between snapshots, as a multiple of the time that one took: with very many jobs, snapshots take a
+/// small part of the loop's time and lag a little.
 const VIEW_REST: u32 = 20;
 
 impl Process {
-    /// Publishes what the planner knows, if a pass was made since and the last snapshot has rested.
+    /// Publishes the planner's state, if there was a pass since the last snapshot and the pause is over.
     pub(super) fn publish(&mut self, at: Instant) {
         if !self.view_due || self.view_rested > at {
             return;
@@ -18,7 +18,9 @@ impl Process {
         self.view_due = false;
         let began = Instant::now();
         let now_ms = self.options.clock.now().as_millisecond();
-        self.options.views.publish(View::of(self.scheduler.planner(), now_ms));
+        let view = View::of(self.scheduler.planner(), now_ms);
+        self.options.metrics.see(&view);
+        self.options.views.publish(view);
         let ended = Instant::now();
         self.view_rested = ended + (ended - began) * VIEW_REST;
     }

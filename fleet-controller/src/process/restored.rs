@@ -1,6 +1,6 @@
-//! What waits after the hub was restored from an older store.
+//! Waiting after the hub was restored from an older store.
 //!
-//! Nothing is remembered here that a restart would lose: the agents' leases say who has sorted out its runs.
+//! Nothing is kept here that a restart would lose: the agents' leases show who has removed unknown runs.
 
 use fleet_hub_core::world::Dirty;
 use jiff::Timestamp;
@@ -9,18 +9,18 @@ use tokio::time::Instant;
 use super::Process;
 
 impl Process {
-    /// Whether jobs may be looked at. A hub that was restored has forgotten what it sent meanwhile: until each agent has
-    /// removed what the hub knows nothing of, anything that is started might run a second time.
+    /// Whether jobs may be reconciled. A restored hub has forgotten what it sent after the backup: until each
+    /// agent has removed the runs that the hub does not know, a started job might run twice.
     pub(super) fn may_go_on(&mut self) -> bool {
         let unsorted = self.world.unsorted_clusters();
         if unsorted == self.unsorted {
             return self.unsorted.is_empty();
         }
         match unsorted.is_empty() {
-            true => tracing::info!("every agent has sorted out its runs; going on"),
+            true => tracing::info!("every agent has removed unknown runs; resuming"),
             false => tracing::warn!(
                 clusters = ?unsorted,
-                "the hub was restored: waiting for agents to remove what it knows nothing of"
+                "the hub was restored: waiting for agents to remove runs that it does not know"
             ),
         }
         self.unsorted = unsorted;
@@ -30,7 +30,7 @@ impl Process {
         self.unsorted.is_empty()
     }
 
-    /// Looks at clusters, and puts off the rest.
+    /// Reconciles clusters, and defers everything else.
     pub(super) fn look_at_clusters(&mut self, at: Instant, now: Timestamp) {
         for dirty in self.world.take_dirty() {
             match dirty {

@@ -1,4 +1,4 @@
-//! What is to be looked at at a later time.
+//! Timers: objects to reconcile at a later time.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// The number keeps two timers of one instant apart.
+    /// The number distinguishes timers of the same instant.
     timers: BTreeMap<(Instant, u64), Dirty>,
     count: u64,
-    /// The next look that a plan asked for, by what it is at.
+    /// The next reconcile that each object asked for.
     wakes: BTreeMap<Dirty, Instant>,
-    /// When each cluster counts as not ready or as lost.
+    /// When each cluster becomes not ready or lost.
     deadlines: BTreeMap<String, Instant>,
 }
 
@@ -22,16 +22,16 @@ impl Timers {
         self.timers.insert((due, self.count), dirty);
     }
 
-    /// A look asks for the next one.
+    /// Sets when an object is to be reconciled next.
     pub(super) fn wake_at(&mut self, due: Instant, dirty: &Dirty) {
-        // The look at an earlier time finds out anew when it has to be looked at again.
+        // The earlier reconcile computes the later time again.
         if self.wakes.get(dirty).is_none_or(|known| due < *known) {
             self.wakes.insert(dirty.clone(), due);
             self.ring_at(due, dirty.clone());
         }
     }
 
-    /// The one deadline of a cluster; `None`: it has none.
+    /// Sets the deadline of a cluster; `None` removes it.
     pub(super) fn set_deadline(&mut self, cluster: &str, due: Option<Instant>) {
         match due {
             Some(due) => self.deadlines.insert(cluster.to_string(), due),
@@ -39,7 +39,7 @@ impl Timers {
         };
     }
 
-    /// What was to be looked at by now.
+    /// Takes the objects that are due.
     pub(super) fn take_due(&mut self, at: Instant) -> Vec<Dirty> {
         let mut found = Vec::new();
         while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= at) {

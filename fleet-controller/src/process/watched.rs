@@ -1,6 +1,6 @@
-//! Which kinds are watched, and how those become known that nobody named at the start.
+//! Which kinds are watched, and discovery of kinds that were not known at the start.
 //!
-//! The hub is asked how it serves a kind beside the loop: a hub that is slow to answer holds up nothing else.
+//! Discovery runs beside the loop, so a slow hub delays nothing else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,9 +22,9 @@ use tokio::{
 use super::Process;
 use crate::discovery;
 
-/// Longest wait for the hub to say how a kind is served.
+/// Timeout of discovery.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause before the hub is asked again for a kind that it does not serve.
+/// Back-off before discovery is repeated for a kind that the hub does not serve.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
 
 /// API version and kind.
@@ -32,17 +32,17 @@ type KindId = (String, String);
 
 #[derive(Default)]
 pub(super) struct Watched {
-    /// Kinds with a watch.
+    /// Kinds that are watched.
     kinds: BTreeSet<KindId>,
-    /// Kinds asked for that the hub does not serve, and when to ask again.
+    /// Kinds that the hub does not serve, and when to try again.
     pub unknown: BTreeMap<KindId, Instant>,
-    /// Kinds for which the hub is being asked, with what is to be looked at again once it has answered.
+    /// Kinds in discovery, with the objects to reconcile afterwards.
     asking: BTreeMap<KindId, BTreeSet<Dirty>>,
     /// One task for each of them.
     pub questions: JoinSet<Answer>,
 }
 
-/// How the hub serves a kind; `None`: it does not.
+/// How the hub serves a kind; `None`: it does not serve it.
 pub(super) type Answer = (KindId, Option<KindRef>);
 
 impl Process {
@@ -53,8 +53,8 @@ impl Process {
         }
     }
 
-    /// Starts watching what jobs depend on, when the first job depends on something, and kinds of objects
-    /// that have a binding from before a restart.
+    /// Starts watches of dependencies when the first job has any, and of the kinds of objects that already
+    /// had a binding at the start.
     pub(super) fn need_dependencies(&mut self, key: &Key) {
         let Some(entry) = self.world.bindings.get(key) else { return };
         let wanted =
@@ -68,7 +68,7 @@ impl Process {
         }
     }
 
-    /// Starts watching the kinds a policy selects.
+    /// Starts watches of the kinds that a policy selects.
     pub(super) fn need_kinds(&mut self, scope: PolicyScope, key: &Key) {
         let Some(policy) = self.world.policies.get(&(scope, key.clone())) else { return };
         let selected: Vec<ResourceSelector> = policy.spec.resource_selectors.clone();
@@ -77,7 +77,7 @@ impl Process {
         }
     }
 
-    /// Starts watching one kind; what asked for one that the hub does not serve is looked at again.
+    /// Starts the watch of one kind; `asker` is reconciled again if the hub does not serve it.
     fn need_kind(&mut self, api_version: &str, kind: &str, asker: Dirty) {
         let id = (api_version.to_string(), kind.to_string());
         let asked_lately = self.watched.unknown.get(&id).is_some_and(|next| Instant::now() < *next);
@@ -100,12 +100,12 @@ impl Process {
         }
     }
 
-    /// The hub has said how it serves a kind.
+    /// Handles the result of discovery.
     pub(super) fn answered(&mut self, answer: Result<Answer, JoinError>) {
         let (id, found) = match answer {
             Ok(answer) => answer,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            // The runtime is being shut down, and this loop with it.
+            // The runtime is shutting down, and this loop with it.
             Err(_) => return,
         };
         let askers = self.watched.asking.remove(&id).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The runs of a job that were ended before it: what is noted of each, and what follows from them for the
-//! next one.
+//! Runs of a job that ended before it did: their records, and their consequences for the next run.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +26,7 @@ fn attempts(entry: &BindingEntry) -> &[Attempt] {
     entry.object.status.as_ref().map_or(&[], |status| &status.attempts)
 }
 
-/// The runs given up, as the rules know them.
+/// The runs that were given up, in the form of the rules.
 fn known(entry: &BindingEntry) -> impl Iterator<Item = RunAttempt<'_>> + Clone {
     attempts(entry).iter().map(as_known)
 }
@@ -41,12 +40,12 @@ fn as_known(attempt: &Attempt) -> RunAttempt<'_> {
     }
 }
 
-/// Runs that failed by the job's own fault.
+/// Number of runs that failed because of the job itself.
 pub(super) fn failures(entry: &BindingEntry) -> usize {
     fleet_runs::attempts::failures(known(entry))
 }
 
-/// Whether and how long `cluster` is avoided for what earlier runs met there.
+/// Whether and how long `cluster` is avoided because of earlier runs there.
 pub fn avoidance(entry: &BindingEntry, cluster: &str, options: &Options, now: Timestamp) -> Avoid {
     let limits = options.run_limits();
     fleet_runs::attempts::avoidance(known(entry), cluster, &limits, now.as_millisecond())
@@ -70,16 +69,16 @@ pub(super) fn final_reason(entry: &BindingEntry, options: &Options) -> Option<(R
     let message = match reason {
         Reason::Stopped => attempt.message.clone(),
         Reason::ClusterGone => format!(
-            "cluster {} was taken out of the fleet and the job's policy has no failover.cluster",
+            "cluster {} was declared gone, and the job's policy has no failover.cluster",
             attempt.cluster
         ),
-        _ => format!("none of {} runs ended well: {}", failures(entry), history(entry)),
+        _ => format!("all {} runs failed: {}", failures(entry), history(entry)),
     };
     Some((reason, message))
 }
 
-/// Notes that the run is over before its job. From then on the run is only taken back, whatever the member
-/// still reports, also by a controller that was restarted in between.
+/// Records that the run ended before its job. From then on the run is only evicted, whatever the member
+/// still reports, also after a restart of the controller.
 pub(super) fn note(
     entry: &BindingEntry,
     over: &Eviction,
@@ -112,11 +111,11 @@ pub(super) fn note(
     });
     desired["attempts"] = json!(all);
     patch_binding_status(entry, known, &desired, step);
-    let text = format!("taken back from {}: {}", target.name, over.message);
+    let text = format!("evicted from {}: {}", target.name, over.message);
     step.writes.push(events::warning(&entry.object_subject(), entry.source(), over.reason, &text, now));
 }
 
-/// Whether the Work of a run that was given up is left alone for now, and until when.
+/// Whether the Work of a run that was given up is kept for now, and until when.
 pub(super) fn stay(entry: &BindingEntry, work: &Work, now: Timestamp) -> Stay {
     if work.spec.binding.uid != entry.uid() || work.metadata.deletion_timestamp.is_some() {
         return Stay::No;
@@ -137,10 +136,10 @@ pub(super) fn stay(entry: &BindingEntry, work: &Work, now: Timestamp) -> Stay {
     fleet_runs::purge::stay(mode, entry.failover.as_ref(), ended_ms, replaced, now_ms)
 }
 
-/// Clusters that an older run of the binding's name keeps it off.
+/// Clusters that an older run of the binding's name excludes.
 ///
 /// # Errors
-/// Why the job has to wait for an older run before it may be placed at all.
+/// Why the job must wait for an older run before it may be placed at all.
 pub fn older_runs(
     world: &World,
     intents: &Intents,
@@ -155,8 +154,8 @@ pub fn older_runs(
         let passed = if own {
             stay(entry, work, now) != Stay::No || fence::is_left_behind(world, entry, cluster, work)
         } else {
-            // Another job of that name, which was deleted: to its user it is the same one, so that it has to end
-            // first, wherever it is.
+            // A deleted job of the same name: to its user it is the same job, so it must end first, in
+            // whichever cluster it is.
             fence::is_gone(world, cluster)
         };
         if !passed && !mutation::is_on(Mutation::TargetClearedTooEarly) {
@@ -167,7 +166,9 @@ pub fn older_runs(
     for ((namespace, _), sent) in intents.sent.of(key) {
         let cluster = fence::cluster_of(namespace);
         if sent.binding.uid != entry.uid() && !fence::is_gone(world, cluster) {
-            return Err(format!("it is not known yet whether an older run of this name began in {cluster}"));
+            return Err(format!(
+                "an older run of this name may have begun in {cluster}; its write has an unknown outcome"
+            ));
         }
     }
     Ok(taken)

@@ -1,4 +1,4 @@
-//! How a run ends: for good, or before its job, to be run again elsewhere.
+//! How a run ends: with its job, or before it, to run again elsewhere.
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::reservation::ReservationPhase;
@@ -26,9 +26,9 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// Takes a run back: its Work goes first. When the member has let go of it, or need not be waited for, the
-/// target is cleared and the job is free to be placed again, through its queue if it came from one; or the
-/// job ends here.
+/// Evicts a run: its Work is deleted first. Once the member has confirmed the cleanup, or need not be
+/// waited for, the target is cleared and the job can be placed again, through its queue if it came from one;
+/// or the job ends.
 pub(super) fn take_back(
     world: &World,
     intents: &Intents,
@@ -52,16 +52,14 @@ pub(super) fn take_back(
         let_go_of_gone(world, work_key, work, step);
     }
     for (work_key, sent) in intents.sent.of(key) {
-        // It may still arrive, and begin when the next run has begun: its name is taken first.
+        // The Work may still arrive and start after the next run has begun, so its name is taken first.
         let is_gone = fence::is_gone(world, fence::cluster_of(&work_key.0));
         if sent.binding.uid == entry.uid() && !world.works.contains_key(work_key) && !is_gone {
             step.writes.push(take_name(work_key, sent));
             left = true;
         }
     }
-    for (key, reservation) in world.reservations_of(key) {
-        delete(Target::Reservation, key, &reservation.metadata, step);
-    }
+    drop_reservations(world, key, step);
     if left && !mutation::is_on(Mutation::TargetClearedTooEarly) {
         return;
     }
@@ -71,13 +69,22 @@ pub(super) fn take_back(
     }
 }
 
-/// Takes the name of a Work that was sent and never heard of. That nothing stands there now says nothing of what is
-/// still on its way.
+/// Deletes the reservations of a run that ends, except those whose cells may still be in use.
+pub(super) fn drop_reservations(world: &World, key: &Key, step: &mut Step) {
+    for (place, reservation) in world.reservations_of(key) {
+        if !fence::are_cells_in_use(world, place, reservation) {
+            delete(Target::Reservation, place, &reservation.metadata, step);
+        }
+    }
+}
+
+/// Takes the name of a Work that was sent and never seen. It does not exist now, but the write may still
+/// arrive.
 pub(super) fn take_name(key: &Key, sent: &SentWork) -> Write {
     Write::new(Target::Work, &key.0, &key.1, Verb::Create(manifests::empty_work(sent, key)))
 }
 
-/// Lets a Work go in the place of an agent that is gone for good.
+/// Removes the finalizer of a Work whose cluster is gone for good, instead of the agent.
 pub(super) fn let_go_of_gone(world: &World, key: &Key, work: &Work, step: &mut Step) {
     let held = work.finalizers().iter().any(|finalizer| finalizer == names::WORK_FINALIZER);
     if held && work.metadata.deletion_timestamp.is_some() && fence::is_gone(world, fence::cluster_of(&key.0))
@@ -89,7 +96,7 @@ pub(super) fn let_go_of_gone(world: &World, key: &Key, work: &Work, step: &mut S
     }
 }
 
-/// Ends a job that is not placed again, although no member has reported an end.
+/// Ends a job that is not placed again, although no member has reported its end.
 pub(super) fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step: &mut Step, now: Timestamp) {
     let known = binding_status(entry);
     let mut desired = known.clone();
@@ -105,14 +112,14 @@ pub(super) fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step:
     step.writes.push(events::warning(&entry.object_subject(), entry.source(), reason, message, now));
 }
 
-/// Why a job ends that its owner wants stopped.
+/// The end of a job that its owner stopped.
 pub(super) fn stopped(entry: &BindingEntry, object: &Object) -> Option<fleet_runs::Eviction> {
     let wanted = entry.workload.is_job() && names::is_stopped(&object.value["metadata"]["annotations"]);
     let message = format!("stopped by the annotation {}", names::STOP_ANNOTATION);
     wanted.then_some(fleet_runs::Eviction { reason: Reason::Stopped, message })
 }
 
-/// A job that ended Failed says so whatever its last run reported, and says which runs came before.
+/// The status of a failed job reports the failure, whatever its last run reported, and the earlier runs.
 pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
     let Some(binding) = &entry.object.status else { return };
     let Some(result) = binding.result.as_ref().filter(|result| result.outcome == "Failed") else { return };
@@ -132,7 +139,7 @@ pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp)
     }
 }
 
-/// Clears the target by compare-and-swap; the epoch stays, the next binding raises it.
+/// Clears the target by compare-and-swap; the epoch stays, and the next bind raises it.
 fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
     let mut spec = json!({"clusters": null, "cells": null});
     if entry.has_left_queue() || world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
@@ -142,7 +149,7 @@ fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch))
 }
 
-/// A gang that was bound, and whose places were given away before its Work was made, is placed anew.
+/// Places a bound gang again whose places expired before its Work was created.
 pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) -> bool {
     if !entry.is_gang() || world.works_of(key).next().is_some() {
         return false;
@@ -159,7 +166,7 @@ pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: 
     true
 }
 
-/// Between two runs a job is neither failed nor running: what the last run said of it goes.
+/// Between two runs a job is neither failed nor running: the status of the last run is removed.
 pub(super) fn between_runs(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
     let given_up = entry.object.status.as_ref().is_some_and(|status| !status.attempts.is_empty());
     if !given_up || entry.is_finished() || !entry.workload.is_kubeflow() {
@@ -173,7 +180,7 @@ pub(super) fn between_runs(entry: &BindingEntry, status: &mut Value, now: Timest
             "type": "Restarting",
             "status": "True",
             "reason": Reason::ApplicationFailure.as_str(),
-            "message": "the run was taken back and the job is placed again",
+            "message": "the run was evicted and the job is placed again",
             "lastUpdateTime": time,
             "lastTransitionTime": time,
         }));

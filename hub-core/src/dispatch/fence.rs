@@ -1,25 +1,27 @@
-//! When a run may be left behind in a cluster that does not answer, because nothing of it runs there any more.
+//! When a run on a cluster without contact may be given up, because nothing of it runs there any more.
 
-use fleet_api::{Work, names};
+use fleet_api::{Reservation, Work, names};
+use fleet_policies::workload;
 
 use super::step::Step;
 use crate::{
     binding::BindingEntry,
-    world::{World, is_gone as has_gone},
+    manifests,
+    world::{Key, World, is_gone as has_gone},
 };
 
 pub(super) fn cluster_of(namespace: &str) -> &str {
     namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
 }
 
-/// Whether an administrator has said that nothing runs in the cluster.
+/// Whether an administrator declared the cluster gone.
 pub fn is_gone(world: &World, cluster: &str) -> bool {
     world.clusters.get(cluster).is_some_and(has_gone)
 }
 
 /// Whether a new run may start although the cluster has not confirmed the end of the old one: the cluster is
-/// lost, so that its agent has stopped the job, and its lease carries the mark under which an agent that
-/// comes back starts nothing.
+/// lost, so its agent has stopped the job, and its lease has the mark of loss, so an agent that returns
+/// starts nothing.
 pub(super) fn may_leave(world: &World, entry: &BindingEntry, cluster: &str) -> bool {
     if is_gone(world, cluster) {
         return true;
@@ -28,7 +30,7 @@ pub(super) fn may_leave(world: &World, entry: &BindingEntry, cluster: &str) -> b
     moves && world.lost.contains(cluster) && world.leases.get(cluster).is_none_or(|lease| lease.declared_lost)
 }
 
-/// Asks for the mark on a lost cluster's lease, where the job may move and only the mark is missing.
+/// Requests the mark on a lost cluster's lease if the job may move and only the mark is missing.
 pub(super) fn ask_for_mark(world: &World, entry: &BindingEntry, cluster: &str, step: &mut Step) {
     let moves = entry.failover.as_ref().is_some_and(|failover| failover.cluster.is_some());
     let marked = world.leases.get(cluster).is_none_or(|lease| lease.declared_lost);
@@ -37,8 +39,43 @@ pub(super) fn ask_for_mark(world: &World, entry: &BindingEntry, cluster: &str, s
     }
 }
 
-/// Whether an old run's Work only waits for a cluster that nothing has to be waited for. It stays, marked for
-/// deletion, so that an agent that comes back cleans up.
+/// Whether an old run's Work only waits for a cluster that need not be waited for. It stays marked for
+/// deletion, so that an agent that returns cleans up.
 pub fn is_left_behind(world: &World, entry: &BindingEntry, cluster: &str, work: &Work) -> bool {
     work.metadata.deletion_timestamp.is_some() && may_leave(world, entry, cluster)
+}
+
+/// Whether pods of a run may still be alive in its member: it has no result there, or it has live pods.
+pub fn may_be_alive(world: &World, cluster: &str, work: &Work) -> bool {
+    if is_gone(world, cluster) {
+        return false;
+    }
+    let Some(manifest) = work.spec.workload.manifests.first() else { return false };
+    let text = |field: &str| manifest[field].as_str().unwrap_or_default();
+    let kind = workload::WorkloadKind::of(text("apiVersion"), text("kind"));
+    let ended =
+        manifests::reported_status(work).is_some_and(|status| workload::outcome(kind, status).is_some());
+    !ended || has_live_pods(work)
+}
+
+fn has_live_pods(work: &Work) -> bool {
+    work.status.as_ref().is_some_and(|status| status.live_pods > Some(0))
+}
+
+/// Whether pods of an ended run may still use the cells of its reservation. The reservation is kept until its
+/// member has removed the run, because only it records these cells.
+pub fn are_cells_in_use(world: &World, place: &Key, reservation: &Reservation) -> bool {
+    let asked = &reservation.spec;
+    let binding = (asked.binding.namespace.clone(), asked.binding.name.clone());
+    // Only the hub may know of the end.
+    let entry = world.bindings.get(&binding).filter(|entry| entry.uid() == asked.binding.uid);
+    let has_ended = entry.is_some_and(BindingEntry::is_finished);
+    !asked.cells.is_empty()
+        && world.works_of(&binding).any(|((namespace, _), work)| {
+            *namespace == place.0
+                && work.spec.binding.uid == asked.binding.uid
+                && work.spec.epoch == asked.epoch
+                && may_be_alive(world, cluster_of(namespace), work)
+                && (!has_ended || has_live_pods(work))
+        })
 }

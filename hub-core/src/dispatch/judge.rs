@@ -1,8 +1,8 @@
-//! What becomes of a run, asked of the rules in `fleet_runs`: objects of the hub are read into facts, and the
-//! verdict into what is written.
+//! Judges a run by the rules in `fleet_runs`: converts objects of the hub to facts, and the verdict to
+//! writes.
 //!
-//! Whatever has to last some time before it counts (a failure, a lost cluster) is noted in the binding when it
-//! is first seen, so that a restart neither forgets nor shortens the wait.
+//! A condition that must last for some time (a failure, a lost cluster) is recorded in the binding when it is
+//! first seen, so a restart neither forgets nor shortens the wait.
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Cluster, binding::RunStatus};
@@ -25,7 +25,7 @@ use crate::{
 /// Annotation on a job: longest time from its binding to its start, such as `15m`.
 const START_TIMEOUT_ANNOTATION: &str = "fleet.dev/start-timeout";
 
-/// All that one look at a run needs.
+/// Everything about a run that one reconcile needs.
 pub(super) struct Look<'a> {
     pub world: &'a World,
     pub intents: &'a Intents,
@@ -39,7 +39,7 @@ pub(super) struct Look<'a> {
 
 pub(super) enum Ending {
     None,
-    /// Failed or unhealthy since then (RFC 3339), and still tolerated.
+    /// Failed or unhealthy since this time (RFC 3339), and still tolerated.
     Watch {
         since: String,
     },
@@ -66,7 +66,7 @@ impl Look<'_> {
         self.entry.object.spec.clusters.first().map(|target| target.name.as_str())
     }
 
-    /// What is remembered of the present run, with what this look adds.
+    /// The recorded state of the current run, with the additions of this reconcile.
     pub fn run(&self) -> RunStatus {
         let epoch = self.entry.object.spec.epoch;
         let known = self.entry.object.status.as_ref().and_then(|status| status.run.clone());
@@ -111,7 +111,7 @@ impl Look<'_> {
         self.entry.object.status.as_ref()?.unhealthy_since.clone()
     }
 
-    /// The job, as the rules of a run know it.
+    /// The job in the form of the rules.
     fn job(&self) -> Job<'_> {
         let suspension = self.entry.object.spec.suspension.as_ref();
         let said = self.object.value["metadata"]["annotations"][START_TIMEOUT_ANNOTATION].as_str();
@@ -137,7 +137,7 @@ impl Look<'_> {
         }
     }
 
-    /// What the members say of the run.
+    /// The members' reports on the run.
     fn report(&self) -> Report {
         let workload = self.entry.workload;
         let any = |rule: &dyn Fn(&serde_json::Value) -> bool| {
@@ -153,7 +153,7 @@ impl Look<'_> {
         }
     }
 
-    /// What is known of the run's cluster.
+    /// The state of the run's cluster.
     fn place(&self) -> Place<'_> {
         let Some(target) = self.target() else { return Place::default() };
         let cluster = self.cluster();
@@ -172,7 +172,7 @@ impl Look<'_> {
         }
     }
 
-    /// The member cannot take the run as it is.
+    /// The member cannot accept the run as it is.
     fn refused(&self) -> Option<Eviction> {
         self.items.iter().find_map(|item| {
             let conditions = &item.work.status.as_ref()?.conditions;

@@ -1,22 +1,22 @@
 //! How soon a status is written.
 //!
-//! What is final, or begins a wait that a restart may not forget, is written at once. Everything else waits for a
-//! moment, so that what comes next overtakes it. Nothing that is written is false: it is only late.
-//! Deliberately absent: the clock, which is the process's.
+//! Final results, and the start of a wait that a restart must not forget, are written at once. Other statuses
+//! are delayed for a moment, so that the next one can replace them. A delayed status is never wrong, only
+//! late. Deliberately absent: the clock, which belongs to the process.
 
 use serde_json::Value;
 
 use super::{report::Item, step::Pace};
 use crate::writes::{Target, Write};
 
-/// Conditions of a binding that only follow what happens.
+/// Conditions of a binding that only follow events.
 const ROUTINE: [&str; 3] = ["Scheduled", "Queuing", "FullyApplied"];
-/// Fields of `status.run` that only follow what happens.
+/// Fields of `status.run` that only follow events.
 const ROUTINE_OF_RUN: [&str; 3] = ["epoch", "since", "startedAt"];
 
-/// The pace at which a bound job's statuses are written.
+/// The pace of a bound job's statuses.
 pub(super) fn of_bound(known: &Value, desired: &Value, items: &[Item], planned: &[Write]) -> Pace {
-    // What is told in an event as well is told once: with the status that remembers it.
+    // A status with an event is written at once, because it records that the event was reported.
     let is_told = planned.iter().any(|write| write.target == Target::Event);
     if is_told || but_routine(known) != but_routine(desired) {
         return Pace::Now;
@@ -24,7 +24,7 @@ pub(super) fn of_bound(known: &Value, desired: &Value, items: &[Item], planned: 
     if items.iter().any(|item| item.status.is_some()) { Pace::Progress } else { Pace::Between }
 }
 
-/// What of a binding's status may not wait.
+/// The parts of a binding's status that must not be delayed.
 fn but_routine(status: &Value) -> Value {
     let mut rest = status.clone();
     let Some(fields) = rest.as_object_mut() else { return rest };

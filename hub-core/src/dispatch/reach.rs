@@ -1,4 +1,4 @@
-//! Telling that a run's cluster does not answer, and what will become of the run.
+//! Reports that a run's cluster does not answer, and what happens to the run.
 
 use fleet_api::binding::RunStatus;
 use fleet_policies::reason::Reason;
@@ -12,7 +12,7 @@ use crate::{
     world::ready,
 };
 
-/// Type of the binding's condition; it stands only while the cluster does not answer.
+/// Type of the binding's condition; present only while the cluster does not answer.
 const REACHABLE: &str = "ClusterReachable";
 
 pub(super) fn tell(look: &Look, run: &RunStatus, status: &mut Value, step: &mut Step) {

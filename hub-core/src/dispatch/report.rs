@@ -1,7 +1,7 @@
-//! What the members report of a binding's object, gathered into the statuses of the hub.
+//! The members' reports on a binding's object, aggregated into the statuses of the hub.
 
 use fleet_api::Work;
-use fleet_policies::{reason::Reason, workload};
+use fleet_policies::{nesting, reason::Reason, workload};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,14 +20,13 @@ use crate::{
 pub(super) struct Item<'a> {
     pub cluster: &'a str,
     pub work: &'a Work,
-    /// Of the object, under the binding's own epoch.
+    /// Status of the object, under the binding's own epoch.
     pub status: Option<&'a Value>,
-    /// Why the report was not taken.
+    /// Why the report was refused.
     pub refused: Option<String>,
 }
 
-/// What the members report of the binding's present run. A report that does not belong to it is not taken, and
-/// told once.
+/// The members' reports on the binding's current run. Other reports are refused, with one event.
 pub(super) fn collect<'a>(
     world: &'a World,
     entry: &'a BindingEntry,
@@ -42,7 +41,7 @@ pub(super) fn collect<'a>(
         let mut status = manifests::reported_status(work).filter(|_| current);
         if let Some(why) = foreign(entry, work) {
             status = None;
-            let message = format!("the report of cluster {} was not taken: {why}", target.name);
+            let message = format!("the report of cluster {} was refused: {why}", target.name);
             let told = entry.object.status.as_ref().is_some_and(|status| {
                 let items = status.aggregated_status.iter();
                 items.into_iter().any(|item| item.applied_message.as_deref() == Some(message.as_str()))
@@ -64,26 +63,29 @@ pub(super) fn collect<'a>(
     items
 }
 
-/// Why a Work's report does not speak of the binding it was made for, if it does not. The hub wrote the spec; a
-/// member that changed it, or reports another object, is not believed.
+/// Why a Work's report does not belong to its binding, if so. The hub wrote the spec; a report is refused if
+/// a member changed the spec or reports another object.
 fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
     let binding = &work.spec.binding;
     if binding.uid != entry.uid() || binding.name != entry.name() || binding.namespace != entry.namespace() {
         let found = format!("{}/{} ({})", binding.namespace, binding.name, binding.uid);
-        return Some(format!("spec.binding of the Work: found {found}, allowed is this binding"));
+        return Some(format!("spec.binding of the Work: found {found}; allowed: this binding"));
     }
     if work.spec.epoch > entry.object.spec.epoch {
         return Some(format!(
-            "spec.epoch of the Work: found {}, allowed is up to {}",
+            "spec.epoch of the Work: found {}; allowed: up to {}",
             work.spec.epoch, entry.object.spec.epoch
         ));
     }
     let reported = work.status.as_ref()?.manifest_statuses.iter().find(|m| m.identifier.ordinal == 0)?;
+    if let Err(found) = nesting::check(&reported.status) {
+        return Some(format!("status.manifestStatuses[0].status: {found}"));
+    }
     let (identifier, reference) = (&reported.identifier, &entry.object.spec.resource);
     let elsewhere = !identifier.namespace.is_empty() && identifier.namespace != reference.namespace;
     if identifier.kind != reference.kind || identifier.name != reference.name || elsewhere {
         return Some(format!(
-            "status.manifestStatuses[0].identifier: found {} {}/{}, allowed is {} {}/{}",
+            "status.manifestStatuses[0].identifier: found {} {}/{}; allowed: {} {}/{}",
             identifier.kind,
             identifier.namespace,
             identifier.name,
@@ -95,9 +97,9 @@ fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
     None
 }
 
-/// What each member reports, into the binding's status.
+/// Writes the members' reports into the binding's status.
 pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, now: Timestamp) {
-    // A member that has not answered yet has nothing to report.
+    // A member that has not answered yet is left out.
     let answered = |item: &&Item| {
         item.refused.is_some()
             || item.work.status.as_ref().is_some_and(|status| !status.conditions.is_empty())

@@ -1,13 +1,13 @@
-//! Which generation of an object its status speaks of, for `kubectl rollout status` and `kubectl wait`.
+//! The observed generation of an object, for `kubectl rollout status` and `kubectl wait`.
 
 use serde_json::{Value, json};
 
 use super::report::Item;
 use crate::{status::find_condition, world::Object};
 
-/// Sets `status.observedGeneration` where each member has what the hub has now, and its controller has seen it.
-/// `sends`: a Work is being written, so the members have something older. A status that says no generation in the
-/// members says none here.
+/// Sets `status.observedGeneration` if each member has the hub's current object and its controller has
+/// observed it. `sends`: a Work is being written, so the members have an older object. A status without a
+/// generation in the members gets none here.
 pub(super) fn observe(object: &Object, items: &[Item], sends: bool, status: &mut Value) {
     let says = |item: &Item| item.status.is_some_and(|status| status["observedGeneration"].is_i64());
     if !items.iter().any(says) {
@@ -24,7 +24,7 @@ pub(super) fn observe(object: &Object, items: &[Item], sends: bool, status: &mut
     status["observedGeneration"] = json!(object.value["metadata"]["generation"].as_i64().unwrap_or(1));
 }
 
-/// The agent has applied the Work as it is, and the status it read there is of that.
+/// The agent has applied the current Work, and the status was read from that object.
 fn has_latest(item: &Item) -> bool {
     let Some(reported) = &item.work.status else { return false };
     let applied = find_condition(&reported.conditions, "Applied");

@@ -1,4 +1,4 @@
-//! Patches of statuses: only what differs is sent.
+//! Status patches with only the differences.
 
 use fleet_api::patch::merge_diff;
 use fleet_policies::{reason::Reason, workload::Health};
@@ -34,7 +34,7 @@ pub(super) fn patch_object_status(
     desired: &Value,
     step: &mut Step,
 ) {
-    // As the hub serves the kind, which for one that is not built in only its watch knows.
+    // As the hub serves the kind; for kinds that are not built in, only their watch knows.
     let Some((kind, _)) = world.objects.get_key_value(&entry.kind).filter(|(kind, _)| kind.status) else {
         return;
     };
@@ -49,7 +49,7 @@ pub(super) fn patch_object_status(
     }
 }
 
-/// Sets conditions by type, keeping the others and the order of first appearance.
+/// Sets conditions by type; the others stay, in order of first appearance.
 pub(super) fn set_conditions(
     entry: &BindingEntry,
     status: &mut Value,

@@ -1,4 +1,4 @@
-//! What a look at one binding comes to.
+//! Result of a reconcile of one binding.
 
 use fleet_api::Work;
 use jiff::Timestamp;
@@ -10,27 +10,27 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// How soon, soonest first.
+/// How soon a status is written, soonest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pace {
     Now,
-    /// How a run fares. At once, unless much else is written.
+    /// Progress of a run. Written at once, unless many writes are pending.
     Progress,
     /// Why a job waits.
     Reason,
-    /// A state between two others: placed, and nothing heard of the run yet.
+    /// An intermediate state: placed, and no report on the run yet.
     Between,
 }
 
-/// What a look at one binding came to.
+/// Result of a reconcile of one binding.
 #[derive(Debug, Default)]
 pub struct Step {
     pub writes: Vec<Write>,
-    /// Statuses that what comes next may overtake.
+    /// Statuses that later ones may replace.
     pub later: Vec<(Pace, Write)>,
-    /// Look again then, if nothing else happens before.
+    /// Reconcile again at this time, if nothing else happens before.
     pub wake: Option<Timestamp>,
-    /// A lost cluster that the job is to be moved off, whose lease has to carry the mark of loss first.
+    /// A lost cluster that the job is to leave, once its lease has the mark of loss.
     pub declare_lost: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Step {
         self.wake_at(Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX));
     }
 
-    /// Writes `told` at that pace. What has to stand before anything can be said of it is made at once.
+    /// Writes `told` at that pace. The objects that it depends on are created at once.
     pub(super) fn tell(&mut self, pace: Pace, told: Vec<Write>) {
         for write in told {
             let makes = pace == Pace::Between && matches!(write.verb, Verb::Create(_));

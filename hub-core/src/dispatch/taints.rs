@@ -1,7 +1,7 @@
-//! How long a placement bears the NoExecute taints of a cluster.
+//! How long a placement tolerates the NoExecute taints of a cluster.
 //!
-//! Taints with a meaning of their own (drain, gone) are not asked here. A taint counts from the time that is
-//! written on it; one without is dated first.
+//! Fleet's own taints (drain, gone) are handled elsewhere. A toleration counts from the taint's `timeAdded`;
+//! a taint without one gets it first.
 
 use fleet_api::{
     Cluster,
@@ -11,7 +11,7 @@ use fleet_api::{
 use fleet_policies::spec::Placement;
 use jiff::{SignedDuration, Timestamp};
 
-/// A taint that is not borne, or not for ever.
+/// A taint that is not tolerated, or not forever.
 pub struct Limit {
     pub until: Timestamp,
     pub taint: String,
@@ -19,8 +19,8 @@ pub struct Limit {
     pub is_tolerated: bool,
 }
 
-/// The taint that is borne the shortest; `None` where all are borne for ever. Of several tolerations that match
-/// one taint the shortest time holds.
+/// The taint with the shortest toleration; `None` if all are tolerated forever. If several tolerations match
+/// a taint, the shortest counts.
 pub fn limit(cluster: &Cluster, placement: &Placement) -> Option<Limit> {
     let moving = |taint: &&ClusterTaint| {
         taint.effect == "NoExecute" && taint.key != DRAIN_TAINT && taint.key != GONE_TAINT

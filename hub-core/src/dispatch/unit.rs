@@ -1,4 +1,4 @@
-//! The QueueUnit of a queued job, as its binding goes along.
+//! The QueueUnit of a queued job, kept in step with its binding.
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::patch::merge_diff;
@@ -35,8 +35,8 @@ impl UnitPhase {
     }
 }
 
-/// Keeps the QueueUnit of a queued job, also of one that has left its queue before its unit was written; a job
-/// that never queued has none.
+/// Maintains the QueueUnit of a queued job, even if the job left its queue before the unit was written; other
+/// jobs have none.
 pub(super) fn unit(
     world: &World,
     key: &Key,
@@ -66,16 +66,18 @@ pub(super) fn unit(
     if runs > 0 {
         desired["attempts"] = json!(runs);
     }
-    match waiting.filter(|_| phase == UnitPhase::Enqueued) {
-        Some(waiting) => {
-            desired["reason"] = json!(waiting.reason.as_str());
-            desired["message"] = json!(waiting.message);
-        }
-        None => {
-            if let Some(fields) = desired.as_object_mut() {
-                fields.remove("reason");
-                fields.remove("message");
-            }
+    let said = waiting.filter(|_| phase == UnitPhase::Enqueued);
+    let claim = said.and_then(|waiting| waiting.claim.as_ref()).map(|claim| json!(claim));
+    let all = [
+        ("reason", said.map(|waiting| json!(waiting.reason.as_str()))),
+        ("message", said.map(|waiting| json!(waiting.message))),
+        ("claim", claim),
+    ];
+    for (field, value) in all {
+        match (value, desired.as_object_mut()) {
+            (Some(value), _) => desired[field] = value,
+            (None, Some(fields)) => drop(fields.remove(field)),
+            (None, None) => {}
         }
     }
     if let Some(leaf) = world.leaves.get(key).filter(|leaf| known.spec.queue.as_ref() != Some(leaf)) {

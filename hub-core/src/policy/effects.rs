@@ -1,4 +1,4 @@
-//! What a valid policy names and does not find: kinds, clusters, objects.
+//! Kinds, clusters and objects that a valid policy names and that do not exist.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     world::{Key, Object, PolicyEntry, World},
 };
 
-/// The first thing that keeps the policy from doing what it says, with all of them in the sentence.
+/// The first thing that limits the policy's effect; the sentence has all of them.
 pub(super) fn lacking(
     world: &World,
     is_unserved: &dyn Fn(&(String, String)) -> bool,
@@ -54,7 +54,7 @@ pub(super) fn lacking(
     Some((first, sentences.join("; ")))
 }
 
-/// Every cluster that the spec calls by name, with the field.
+/// Every cluster that the spec names, with the field.
 fn named_clusters(spec: &PropagationSpec) -> BTreeSet<(String, String)> {
     let mut named = BTreeSet::new();
     let Some(placement) = &spec.placement else { return named };
@@ -78,14 +78,14 @@ fn named_clusters(spec: &PropagationSpec) -> BTreeSet<(String, String)> {
     named
 }
 
-/// Whether none of the known objects is selected. A kind that is not listed yet may hold one.
+/// Whether none of the known objects is selected. A kind that is not listed yet may have one.
 fn selects_nothing(world: &World, rule: &PolicyRule) -> bool {
     rule.selectors.iter().all(|wanted| {
         let of_kind = |kind: &&KindRef| kind.api_version == wanted.api_version && kind.kind == wanted.kind;
         let Some((kind, objects)) = world.objects.iter().find(|(kind, _)| of_kind(kind)) else {
             return false;
         };
-        // One that is named is looked up; a namespace is a range of keys.
+        // A selector with a name is a lookup; a namespace is a range of keys.
         if !wanted.name.is_empty() && !wanted.namespace.is_empty() {
             let key = (wanted.namespace.clone(), wanted.name.clone());
             return !objects.get(&key).is_some_and(|object| matches(rule, wanted, kind, &key, object));

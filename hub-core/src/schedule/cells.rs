@@ -1,22 +1,23 @@
-//! Virtual clusters in the world: what jobs wish of them, which nodes of members are their cells, and whether these
-//! are good.
+//! Virtual clusters in the world: requests of jobs, and the nodes of members that are their cells, with their
+//! health.
 //!
-//! The nodes of cells stand in a reservation of their own in each member's namespace. The member then binds nothing else
-//! to them and says which of them are of no use. Its name carries its content: another set of nodes is another
-//! reservation, and the old one goes once the new one is answered.
+//! The cell nodes of each member are in a reservation of their own in its namespace. The member then binds
+//! nothing else to them and reports those that are bad. The reservation's name is derived from its content:
+//! another set of nodes is another reservation, and the old one is deleted when the new one is answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_api::{
     Reservation,
+    cell_answers::without_cells,
     cell_places::{CELL_NODES_PREFIX, CellGroup},
     cells::{AccessRules, CellBinding},
     names,
     reservation::ReservationPhase,
 };
 use fleet_cells::{
-    Cells, GroupRequest, Unreported,
+    Cells, Unreported,
     config::{ClusterConfig, PhysicalCell, PhysicalCluster},
 };
 use fleet_policies::reason::Reason;
@@ -26,16 +27,16 @@ use serde_json::json;
 use super::{Scheduler, cluster_of, job_id};
 use crate::{
     binding::{API_VERSION, BindingEntry},
+    events,
     intents::Intents,
-    planner::{CellGroupAsk, CellJob, CellNodes, Held, Waiting},
+    planner::{CellJob, CellNodes, Waiting},
     virtual_clusters::Valid,
-    wishes,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
 impl Scheduler {
-    /// Another configuration of cells, or none.
+    /// Sets another configuration of cells, or none.
     pub fn set_cells(&mut self, valid: Option<&Valid>, world: &mut World, intents: &Intents, now: Timestamp) {
         let access = valid.map(|valid| valid.access.clone()).unwrap_or_default();
         let is_other = std::mem::replace(&mut self.cell_access, access) != self.cell_access;
@@ -58,13 +59,13 @@ impl Scheduler {
         world.schedule = true;
     }
 
-    /// Gives each tree of cells its member, and tells the planner when that changed something.
+    /// Assigns each tree of cells to its member, and updates the planner if that changed.
     pub(super) fn resolve_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) -> bool {
         let resolved = self.cell_config.as_ref().map(|config| resolve(config, world));
         if self.planner.cells().map(Cells::config) == resolved.as_ref() {
             return false;
         }
-        // Only a configuration that holds together is in force.
+        // Only a valid configuration comes into force.
         if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
             return false;
         }
@@ -75,10 +76,10 @@ impl Scheduler {
         true
     }
 
-    /// What a job asks of its virtual cluster; `None` where it has none.
+    /// The request of a job to its virtual cluster; `None` if it has none.
     ///
     /// # Errors
-    /// Why it cannot be said how many cells it takes, or the virtual cluster does not take it.
+    /// Why its number of cells cannot be determined, or why the virtual cluster does not admit it.
     pub(super) fn cell_job(
         &self,
         key: &Key,
@@ -87,33 +88,35 @@ impl Scheduler {
     ) -> Result<Option<Arc<CellJob>>, Waiting> {
         let Some(config) = self.planner.cells().map(Cells::config) else { return Ok(None) };
         let leaf_vc = self.vc_of_leaf(key, object);
-        if leaf_vc.is_none() && !wishes::speaks_of_cells(entry.workload, &object.value) {
+        if leaf_vc.is_none() && !fleet_cell_requests::speaks_of_cells(entry.workload, &object.value) {
             return Ok(None);
         }
-        let invalid = |error: wishes::WishError| Waiting::new(Reason::InvalidWorkload, error.to_string());
-        let wish = wishes::read(entry.workload, &object.value).map_err(invalid)?;
-        let Some(vc) = wish.vc.clone().or(leaf_vc) else { return Ok(None) };
-        self.admit(key, entry, object, &wish, &vc)?;
-        let groups = wish.groups(job_id(key).as_str(), &vc, config).map_err(invalid)?;
-        Ok(Some(Arc::new(CellJob { vc, class: wish.class, whole: wish.whole, groups })))
+        let invalid = |error: fleet_cell_requests::CellRequestError| {
+            Waiting::new(Reason::InvalidWorkload, error.to_string())
+        };
+        let request = fleet_cell_requests::read(entry.workload, &object.value).map_err(invalid)?;
+        let Some(vc) = request.vc.clone().or(leaf_vc) else { return Ok(None) };
+        self.admit(key, entry, object, &request, &vc)?;
+        let groups = request.groups(job_id(key).as_str(), &vc, config).map_err(invalid)?;
+        Ok(Some(Arc::new(CellJob { vc, class: request.class, whole: request.whole, groups })))
     }
 
-    /// Whether the virtual cluster takes the job, by its administrator's rules.
+    /// Whether the virtual cluster admits the job by its access rules.
     fn admit(
         &self,
         key: &Key,
         entry: &BindingEntry,
         object: &Object,
-        wish: &wishes::Wish,
+        request: &fleet_cell_requests::CellRequest,
         vc: &str,
     ) -> Result<(), Waiting> {
         let Some(access) = self.cell_access.get(vc) else { return Ok(()) };
         let refused = |message| Waiting::new(Reason::NotAdmittedToVirtualCluster, message);
-        access.admit(vc, &key.0, wish.class).map_err(refused)?;
-        // Of a leaf that names it, the leaf's Queue has the submitters.
+        access.admit(vc, &key.0, request.class).map_err(refused)?;
+        // For a leaf that names it, the leaf's Queue has the submitters.
         let is_hidden = access.submitters.is_some()
-            && wish.vc.is_some()
-            && !wishes::names_for_admission(entry.workload, &object.value, vc);
+            && request.vc.is_some()
+            && !fleet_cell_requests::names_for_admission(entry.workload, &object.value, vc);
         if is_hidden {
             return Err(refused(format!(
                 "virtual cluster {vc} has submitters, and the job names it in a way that the hub's admission policy \
@@ -137,7 +140,7 @@ impl Scheduler {
         tree.node(leaf).attributes.get(names::VIRTUAL_CLUSTER_LABEL).filter(|vc| !vc.is_empty()).cloned()
     }
 
-    /// What keeps nodes of a member for cells.
+    /// The reservations that keep nodes of a member for cells.
     pub fn keep_cell_nodes(&self, world: &World, cluster: &str) -> Vec<Write> {
         let namespace = names::cluster_namespace(cluster);
         let wanted = self.wanted_nodes(world, cluster);
@@ -163,7 +166,7 @@ impl Scheduler {
             }
             writes.push(Write::new(Target::Reservation, &namespace, &name, Verb::Create(body)));
         }
-        // Asked in a term that the member had seen the end of, it is asked again.
+        // Requested under a term that the member refused, it is requested again.
         let is_closed = |reservation: &Reservation| {
             let phase = reservation.status.as_ref().and_then(|status| status.phase);
             phase.is_some_and(|phase| phase != ReservationPhase::Reserved)
@@ -184,7 +187,7 @@ impl Scheduler {
 
     fn wanted_nodes(&self, world: &World, cluster: &str) -> Vec<String> {
         let Some(cells) = self.planner.cells() else { return Vec::new() };
-        // Trees without a member are asked of each, which says what of them it has.
+        // Trees without a member are requested from each member, which reports which of their nodes it has.
         let asked = world.clusters.len() > 1;
         let of =
             |node: &&fleet_cells::NodeName| node.cluster == cluster || (asked && node.cluster.is_empty());
@@ -192,7 +195,7 @@ impl Scheduler {
         nodes.into_iter().collect()
     }
 
-    /// What a member says of its nodes that are cells.
+    /// A member's report on its cell nodes.
     pub(super) fn tell_cell_nodes(&mut self, world: &World, cluster: &str) {
         let answered: Vec<&Reservation> =
             standing(world, cluster).map(|(_, reservation)| reservation).filter(|r| is_reserved(r)).collect();
@@ -208,8 +211,8 @@ impl Scheduler {
         self.planner.set_cell_nodes(cluster, (!answered.is_empty()).then_some(CellNodes { good }));
     }
 
-    /// Writes the cells of a job that runs into its reservation, which its member reads, and its binding.
-    pub(super) fn regroup(&self, world: &World, key: &Key, cluster: &str) -> Vec<Write> {
+    /// Writes the cells of a running job to its reservation, which its member reads, and to its binding.
+    pub(super) fn regroup(&self, world: &World, key: &Key, cluster: &str, now: Timestamp) -> Vec<Write> {
         let Some(entry) = world.bindings.get(key) else { return Vec::new() };
         let epoch = entry.object.spec.epoch + i64::from(!entry.is_bound());
         let own = world.reservations_of(key).find(|(place, reservation)| {
@@ -219,17 +222,21 @@ impl Scheduler {
                 && reservation.metadata.deletion_timestamp.is_none()
         });
         let mut writes = Vec::new();
-        let groups = self.planner.cell_groups(&job_id(key));
+        let mut groups = self.planner.cell_groups(&job_id(key));
+        if groups.is_empty()
+            && let Some((_, reservation)) = &own
+        {
+            groups = without_cells(reservation);
+        }
         if let Some((place, reservation)) = own
             && groups != reservation.spec.cells
-            // Without any it would be a reservation of any places.
-            && !groups.is_empty()
         {
             let patch = json!({
                 "metadata": {"resourceVersion": reservation.metadata.resource_version},
                 "spec": {"cells": groups},
             });
-            writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Merge(patch)));
+            let told = preempted(entry, &groups, &reservation.spec.cells, now);
+            writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Merge(patch)).then(told));
         }
         let cells = self.cell_binding(key).filter(|cells| entry.object.spec.cells.as_ref() != Some(cells));
         if let Some(cells) = cells.filter(|_| entry.is_bound()) {
@@ -240,7 +247,7 @@ impl Scheduler {
         writes
     }
 
-    /// The job's cells as its binding says them.
+    /// The job's cells in the form of its binding.
     pub(super) fn cell_binding(&self, key: &Key) -> Option<CellBinding> {
         let bound = self.planner.bound_groups(&job_id(key));
         let groups: Vec<_> = bound.iter().map(fleet_api::cells::CellGroup::of).collect();
@@ -248,43 +255,25 @@ impl Scheduler {
     }
 }
 
-/// What a job that holds cells asks for. A run keeps the virtual cluster and class that it was admitted with: an edit of
-/// them counts from the next run on, and where the virtual cluster takes the job no longer, the run gets no further cells.
-pub(super) fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJob>> {
-    let Some(first) = held.cells.first() else { return asked };
-    let is_same = |job: &Arc<CellJob>| (&job.vc, job.class) == (&first.virtual_cluster, first.priority);
-    if let Some(asked) = asked.filter(is_same) {
-        return Some(asked);
-    }
-    let ask = |group: &CellGroup| {
-        let pods = group.places.iter().map(|place| (place.component.clone(), place.index)).collect();
-        let request: GroupRequest = serde_json::from_value(group.request.clone()).ok()?;
-        Some(CellGroupAsk { request, pods })
-    };
-    let groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
-    let whole = groups.len() == 1;
-    let (vc, class) = (first.virtual_cluster.clone(), first.priority);
-    Some(Arc::new(CellJob { vc, class, whole, groups }))
-}
-
-/// Places of a reservation that the member does not give, and why: it says which nodes are at fault.
-pub(super) fn ungiven(reservation: &Reservation) -> (BTreeSet<(String, i64)>, &[String]) {
-    let Some(status) = reservation.status.as_ref().filter(|status| !status.bad_nodes.is_empty()) else {
-        return (BTreeSet::new(), &[]);
-    };
-    if status.phase != Some(ReservationPhase::Reserved) {
-        return (BTreeSet::new(), &status.bad_nodes);
-    }
-    let given = |component: &str, index: i64| {
-        let nodes = status.nodes.get(component);
-        let node = usize::try_from(index).ok().and_then(|index| nodes?.get(index));
-        node.is_some_and(|node| !node.is_empty())
-    };
-    let places = reservation.spec.cells.iter().flat_map(|group: &CellGroup| &group.places);
-    let missing = places
-        .filter(|place| !place.node.is_empty() && !given(&place.component, place.index))
-        .map(|place| (place.component.clone(), place.index));
-    (missing.collect(), &status.bad_nodes)
+/// Events about pods that are preempted from now on while others of their job run on.
+fn preempted(entry: &BindingEntry, groups: &[CellGroup], before: &[CellGroup], now: Timestamp) -> Vec<Write> {
+    let known =
+        |group: &CellGroup| before.iter().any(|b| b.name == group.name && b.preempted == group.preempted);
+    let news = groups
+        .iter()
+        .filter(|group| !known(group))
+        .filter_map(|group| Some((group, group.preempted.as_ref()?)));
+    news.map(|(group, preempted)| {
+        let pods: Vec<String> =
+            group.places.iter().map(|place| format!("{}-{}", place.component, place.index)).collect();
+        let message = format!(
+            "{} preempted by {} (VirtualCluster); the other pods run on",
+            pods.join(", "),
+            preempted.by
+        );
+        events::warning(&entry.object_subject(), entry.source(), Reason::Preempted, &message, now)
+    })
+    .collect()
 }
 
 fn standing<'w>(world: &'w World, cluster: &str) -> impl Iterator<Item = (&'w Key, &'w Reservation)> {
@@ -309,7 +298,7 @@ fn hash(names: &[String]) -> u64 {
     bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// The configuration with a member for each tree that names none: the only one, or the only one that has its nodes.
+/// Assigns a member to each tree without one: the only member, or the only one with its nodes.
 fn resolve(config: &ClusterConfig, world: &World) -> ClusterConfig {
     let mut resolved = config.clone();
     let mut members: Vec<String> = world.clusters.keys().cloned().collect();
@@ -341,7 +330,7 @@ fn nodes_of(config: &ClusterConfig, tree: &PhysicalCell) -> BTreeSet<String> {
     cells.map(|cells| cells.nodes().map(|node| node.node.clone()).collect()).unwrap_or_default()
 }
 
-/// Whether a member has said that it has these nodes.
+/// Whether a member has reported all of these nodes.
 fn has_all(world: &World, member: &str, nodes: &BTreeSet<String>) -> bool {
     let mut known = BTreeSet::new();
     for (_, reservation) in standing(world, member).filter(|(_, reservation)| is_reserved(reservation)) {

@@ -1,4 +1,4 @@
-//! What the scheduler reads of single objects.
+//! Facts that the scheduler reads from single objects.
 
 use fleet_api::{Reservation, binding::Component, convert, names};
 use fleet_policies::reason::Reason;
@@ -12,7 +12,7 @@ use crate::{
     world::{Key, Object, World},
 };
 
-/// What a gang asks for in one cluster: never more than was counted of it.
+/// Requests of a gang in one cluster: never more than was counted.
 pub(super) fn components_in(
     world: &World,
     entry: &BindingEntry,
@@ -48,7 +48,7 @@ pub(crate) fn cluster_of(namespace: &str) -> &str {
     namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
 }
 
-/// What a Cluster says of its room; `None` when it is not known or has not reported.
+/// A Cluster's capacity; `None` if the Cluster is unknown or has not reported.
 pub(super) fn member(world: &World, name: &str) -> Option<Member> {
     let object = world.clusters.get(name)?;
     let status = object.status.as_ref()?;
@@ -56,7 +56,7 @@ pub(super) fn member(world: &World, name: &str) -> Option<Member> {
         facts: cluster::facts(object),
         reserves: status.reservation != Some(false),
         serves: status.api_enablements.iter().cloned().collect(),
-        shapes: status.node_shapes.iter().map(convert::placement_shape).collect(),
+        shapes: convert::placement_shapes(&status.node_shapes),
         node_names: status.node_shapes.iter().map(|shape| shape.nodes.clone()).collect(),
         sequence: status.report_sequence?,
     })

@@ -1,17 +1,17 @@
-//! The planner's inputs, read from the world's objects.
+//! The planner's inputs, from the objects of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, names, reservation::ReservationPhase};
+use fleet_api::{Reservation, cell_answers::ungiven, names, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
 
 use super::{
     Scheduler,
-    facts::{cluster_of, components_in, is_next, job_id},
+    facts::{cluster_of, is_next, job_id},
 };
 use crate::{
     asked,
@@ -20,15 +20,15 @@ use crate::{
     dispatch::{self, Avoid},
     intents::Intents,
     manifests,
-    planner::{Counted, Held, Job, JobShape, Stand, Waiting},
+    planner::{self, Counted, Held, Job, JobShape, Stand, Waiting},
     world::{Key, Object, World},
 };
 
-/// Shapes kept before those no job has any more are dropped.
+/// Number of shapes at which unused ones are dropped.
 const SHAPES_SWEPT_AT: usize = 1024;
 
 impl Scheduler {
-    /// The job of a binding; `None` for one that places nothing: gone, finished, or no gang.
+    /// The job of a binding; `None` if it places nothing: gone, finished, or no gang.
     pub(super) fn job(&mut self, world: &World, intents: &Intents, key: &Key, now: Timestamp) -> Option<Job> {
         let entry = world.bindings.get(key).filter(|entry| entry.is_gang())?;
         let object = world.bound_object(entry);
@@ -38,7 +38,7 @@ impl Scheduler {
             return None;
         }
         let stand = self.stand(world, key, entry);
-        // What is over takes nothing new.
+        // An ended job gets nothing new.
         if is_over && stand == Stand::Waits {
             return None;
         }
@@ -62,7 +62,7 @@ impl Scheduler {
         };
         let cells = match &stand {
             Stand::Waits => cells,
-            Stand::Holds(held) => super::cells::as_admitted(cells, held),
+            Stand::Holds(held) => planner::as_admitted(cells, held),
         };
         let last_leaf = match stand {
             Stand::Waits => None,
@@ -79,6 +79,7 @@ impl Scheduler {
             quota_labels,
             last_leaf,
             queued: entry.is_suspended(),
+            left_queue: entry.has_left_queue(),
             priority: i64::from(entry.object.spec.priority),
             preemptible: object.is_none_or(Object::is_preemptible),
             preemptions: preemptions(entry),
@@ -96,7 +97,7 @@ impl Scheduler {
         })
     }
 
-    /// What keeps a waiting job from being placed, quota and room aside, now or in some clusters.
+    /// What keeps a waiting job from being placed, other than quota and capacity, in all or in some clusters.
     fn obstacles(
         &mut self,
         world: &World,
@@ -114,7 +115,7 @@ impl Scheduler {
             Err(message) => found.blocked = Some(Waiting::new(Reason::Backoff, message)),
             Ok(taken) => {
                 for cluster in taken {
-                    let message = format!("an older run of this name still stands in {cluster}");
+                    let message = format!("an older run of this name still exists in {cluster}");
                     found.barred.insert(cluster, Waiting::new(Reason::Backoff, message));
                 }
             }
@@ -127,11 +128,17 @@ impl Scheduler {
         }
         if let Some(object) = world.bound_object(entry) {
             if !claim::is_current(world, entry, object) {
-                let message = "the job was changed; what it asks for now is being counted";
+                let message = "the job was changed; its new requests are being counted";
                 found.blocked = Some(Waiting::new(Reason::Edited, message));
-            } else if asked::is_overridden(world, entry.namespace(), object) {
-                for cluster in world.clusters.keys() {
-                    let asked = components_in(world, entry, object, cluster);
+            } else if !world.override_list.is_empty() {
+                let counted = &entry.object.spec.components;
+                let parts = manifests::parts(world, entry, object);
+                let is_overridden =
+                    parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part));
+                for cluster in world.clusters.keys().filter(|_| is_overridden) {
+                    let asked = self.verdicts.of(world, entry, &parts, cluster).and_then(|asked| {
+                        asked::within(&asked, counted).map_err(|why| Waiting::new(Reason::Edited, why))
+                    });
                     found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
                 }
             }
@@ -143,7 +150,7 @@ impl Scheduler {
                 self.rereads.insert((limit.until, key.clone()));
                 continue;
             }
-            // A new run would be taken back at once.
+            // A new run would be evicted at once.
             let message = format!("taint {} of {name} is no longer tolerated", limit.taint);
             found.barred.insert(name.clone(), Waiting::new(Reason::ClusterNotAdmitted, message));
         }
@@ -179,7 +186,8 @@ impl Scheduler {
                         || world.bound_object(entry).is_none_or(|object| object.deleting)),
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
                 ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
-                ungiven: reservation.map(|r| super::cells::ungiven(r).0).unwrap_or_default(),
+                ungiven: reservation.map(|r| ungiven(r).0).unwrap_or_default(),
+                vacated: status.map(|status| status.vacated.clone()).unwrap_or_default(),
             })
         };
         if let Some(target) = entry.object.spec.clusters.first() {
@@ -190,7 +198,7 @@ impl Scheduler {
             let counted = match own {
                 Some(reservation) => counted(reservation),
                 None if world.reserves(&target.name) || is_running(entry) => Counted::ByReports,
-                // Without reservations a bound gang counts until its pods are seen running.
+                // Without reservations, a bound gang counts until its pods are seen running.
                 None => Counted::ByPlanner,
             };
             return held(&target.name, counted, own);
@@ -224,7 +232,7 @@ impl Scheduler {
         })
     }
 
-    /// The shape of a class, made once and shared by all of it.
+    /// The shape of a class, created once and shared.
     pub(super) fn shape_of(&mut self, class: &str, make: impl FnOnce(u64) -> JobShape) -> Arc<JobShape> {
         if let Some(known) = self.shapes.get(class).and_then(Weak::upgrade) {
             return known;
@@ -240,8 +248,8 @@ impl Scheduler {
     }
 }
 
-/// Whether something of a run that is over may still run in a member: its object went and its Work is being cleaned up,
-/// or it has a result and the member reports live pods of it.
+/// Whether pods of an ended run may still be alive in a member: its object was deleted and its Work is being
+/// cleaned up, or it has a result and the member reports live pods.
 fn runs_on(world: &World, key: &Key, entry: &BindingEntry, goes: bool) -> bool {
     world.works_of(key).any(|((namespace, _), work)| {
         work.spec.binding.uid == entry.uid()
@@ -277,7 +285,7 @@ fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.value["metadata"]["annotations"][name].as_str()
 }
 
-/// RFC 3339 to milliseconds; what is no time counts as absent.
+/// RFC 3339 to milliseconds; an invalid time counts as absent.
 fn time_ms(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
@@ -290,7 +298,7 @@ fn declared_run_time_ms(object: &Object) -> Option<i64> {
     seconds.filter(|seconds| *seconds > 0).map(|seconds| seconds.saturating_mul(1000))
 }
 
-/// How often the job made room for another.
+/// How often the job was preempted.
 fn preemptions(entry: &BindingEntry) -> u32 {
     let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
     let count = attempts.filter(|attempt| attempt.reason == Reason::Preempted.as_str()).count();

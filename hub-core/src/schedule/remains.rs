@@ -1,13 +1,18 @@
-//! Runs that are over for the hub while something of them may still run in a member: their binding is gone (its object was
-//! deleted, and garbage collection took it along), or it has moved on and the policy lets the old run stay.
+//! Runs that are over for the hub but may still run in a member: their binding is gone (the object was
+//! deleted, and garbage collection deleted the binding), or it has moved and the policy keeps the old run.
 //!
-//! Each such Work counts as a job of its own, until the member has let go of it or reports that its pods have ended:
-//! quota is what runs. Follows from the Works alone, so that a restart counts the same.
+//! Each such Work counts as a job of its own until the member has removed it or reports that its pods have
+//! ended, because quota counts what runs, and a cell is allocated once. This follows from the Works and their
+//! reservations alone, so a restart counts the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_api::{Work, convert};
-use fleet_policies::{spec::Placement, workload};
+use fleet_api::{
+    Work,
+    cell_places::{CellGroup, LazilyPreempted},
+    convert,
+};
+use fleet_policies::spec::Placement;
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
 use kube_core::ResourceExt;
@@ -19,13 +24,13 @@ use super::{
 use crate::{
     asked,
     binding::BindingEntry,
-    dispatch, kinds, manifests,
-    planner::{Counted, Held, Job, JobShape, Stand},
+    dispatch, kinds,
+    planner::{Counted, Held, Job, JobShape, Stand, as_admitted},
     world::{Key, World},
 };
 
 impl Scheduler {
-    /// Takes in what is left of earlier runs of a binding's name.
+    /// Counts what is left of earlier runs of a binding's name.
     pub(super) fn count_remains(&mut self, world: &World, key: &Key, now: Timestamp) {
         let mut standing = BTreeSet::new();
         let left: Vec<(String, &Work)> = world
@@ -34,7 +39,7 @@ impl Scheduler {
             .filter(|(cluster, work)| remains(world, world.bindings.get(key), cluster, work))
             .collect();
         for (cluster, work) in left {
-            if let Some(job) = self.remaining(key, &cluster, work) {
+            if let Some(job) = self.remaining(world, key, &cluster, work) {
                 standing.insert(job.id.clone());
                 self.planner.set_job(job, now.as_millisecond());
             }
@@ -49,8 +54,8 @@ impl Scheduler {
         }
     }
 
-    /// The Work as a job that holds what it asks for.
-    fn remaining(&mut self, key: &Key, cluster: &str, work: &Work) -> Option<Job> {
+    /// The Work as a job that holds its requests.
+    fn remaining(&mut self, world: &World, key: &Key, cluster: &str, work: &Work) -> Option<Job> {
         let manifest = work.spec.workload.manifests.first()?;
         let text = |field: &str| manifest[field].as_str().unwrap_or_default();
         let kind = kinds::known(text("apiVersion"), text("kind")).filter(|kind| kind.workload().is_job())?;
@@ -71,12 +76,15 @@ impl Scheduler {
             api_version: kind.api_version.clone(),
             kind: kind.kind.clone(),
         });
+        let held = held(world, key, cluster, work);
+        let cells = as_admitted(None, &held);
         Some(Job {
-            id: JobId::new(&format!("{}#{}-{}", job_id(key), work.name_any(), work.spec.epoch)),
+            id: JobId::new(&format!("{}{}", job_id(key), mark(work))),
             shape,
             quota_labels: labels,
             last_leaf: None,
             queued: false,
+            left_queue: true,
             priority: 0,
             preemptible: false,
             preemptions: 0,
@@ -84,38 +92,55 @@ impl Scheduler {
             avoided: BTreeSet::new(),
             barred: BTreeMap::new(),
             blocked: None,
-            stand: Stand::Holds(Held {
-                cluster: cluster.to_string(),
-                counted: Counted::ByReports,
-                nodes: BTreeMap::new(),
-                ending: true,
-                cells: Vec::new(),
-                ended: BTreeMap::new(),
-                ungiven: BTreeSet::new(),
-            }),
+            stand: Stand::Holds(held),
             runtime_ms: None,
             started_at_ms: None,
             checkpoint_at_ms: None,
-            cells: None,
+            cells,
         })
     }
 }
 
-/// Whether a Work stands for a run that its binding does not count itself and that may be alive.
-fn remains(world: &World, entry: Option<&BindingEntry>, cluster: &str, work: &Work) -> bool {
-    if dispatch::is_gone(world, cluster) {
-        return false;
+/// Distinguishes the remains of a run from the job and from its other runs.
+fn mark(work: &Work) -> String {
+    format!("#{}-{}", work.name_any(), work.spec.epoch)
+}
+
+/// Its places and cells, from its reservation. The promise belongs to the job's next run; the remains use
+/// their cells like an opportunistic group.
+fn held(world: &World, key: &Key, cluster: &str, work: &Work) -> Held {
+    let reservation = world.reservations_of(key).find(|((namespace, _), reservation)| {
+        cluster_of(namespace) == cluster
+            && reservation.spec.binding.uid == work.spec.binding.uid
+            && reservation.spec.epoch == work.spec.epoch
+    });
+    let mut held = Held { ending: true, ..Held::here(cluster, Counted::ByReports) };
+    let Some((_, reservation)) = reservation else { return held };
+    held.cells = reservation.spec.cells.iter().map(|group| without_promise(group, &mark(work))).collect();
+    held.ended = reservation.status.as_ref().map(|status| status.ended.clone()).unwrap_or_default();
+    held
+}
+
+/// The job's next run requests groups of the same names.
+fn without_promise(group: &CellGroup, mark: &str) -> CellGroup {
+    let mut group = group.clone();
+    group.name.push_str(mark);
+    if let Some(name) = group.request.pointer_mut("/affinityGroup/name") {
+        *name = group.name.clone().into();
     }
+    group
+        .lazily_preempted
+        .get_or_insert_with(|| LazilyPreempted { by: "the end of its run".into(), at_ms: 0 });
+    group
+}
+
+/// Whether a Work is of a run that its binding does not count itself and that may be alive.
+fn remains(world: &World, entry: Option<&BindingEntry>, cluster: &str, work: &Work) -> bool {
     if let Some(entry) = entry.filter(|entry| entry.uid() == work.spec.binding.uid) {
         let present = entry.is_bound() && work.spec.epoch == entry.object.spec.epoch;
         if present || dispatch::is_left_behind(world, entry, cluster, work) {
             return false;
         }
     }
-    let Some(manifest) = work.spec.workload.manifests.first() else { return false };
-    let text = |field: &str| manifest[field].as_str().unwrap_or_default();
-    let kind = workload::WorkloadKind::of(text("apiVersion"), text("kind"));
-    let ended =
-        manifests::reported_status(work).is_some_and(|status| workload::outcome(kind, status).is_some());
-    !ended || work.status.as_ref().is_some_and(|status| status.live_pods > Some(0))
+    dispatch::may_be_alive(world, cluster, work)
 }

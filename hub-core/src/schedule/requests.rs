@@ -1,4 +1,4 @@
-//! The writes of the scheduler: asking a member for places, and binding.
+//! The scheduler's writes: reservations and binds.
 
 use fleet_api::{
     binding::{Component, TargetCluster, TargetComponent},
@@ -16,11 +16,11 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// Asks for places for `components`: what the job asks for as it is sent to this cluster.
+/// Requests places for the components, with the job's requests as it is sent to this cluster: its cells, and the
+/// components without cells.
 pub(super) fn ask(
     entry: &BindingEntry,
-    components: &[Component],
-    cells: &[CellGroup],
+    (components, cells, without_cells): (&[Component], &[CellGroup], Vec<String>),
     cluster: &str,
     options: &Options,
     term: Option<i64>,
@@ -40,6 +40,9 @@ pub(super) fn ask(
     });
     if !cells.is_empty() {
         body["spec"]["cells"] = json!(cells);
+        if !without_cells.is_empty() {
+            body["spec"]["withoutCells"] = json!(without_cells);
+        }
     }
     if let Some(topology) = &entry.object.spec.network_topology {
         body["spec"]["networkTopology"] = json!(topology);
@@ -62,8 +65,8 @@ pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluste
     }]
 }
 
-/// Sets the targets and raises the epoch in one compare-and-swap on the epoch, of the binding as it was planned for: one
-/// whose object was edited meanwhile asks for something else.
+/// Sets the targets and raises the epoch in one compare-and-swap. It tests the epoch and the binding that was
+/// planned for, because an edit meanwhile may change the requests.
 pub(super) fn bind(
     entry: &BindingEntry,
     targets: Vec<TargetCluster>,
@@ -85,14 +88,14 @@ pub(super) fn bind(
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
     }
     let message = events::bound_message(&targets);
-    // About the object, where its owner looks; the binding itself shows the same.
+    // The event is on the object, where its owner looks; the binding shows the same.
     let (subject, reason) = (entry.object_subject(), Reason::ScheduleBindingSucceed);
     let told = events::normal(&subject, entry.source(), reason, &message, now);
     let verb = Verb::Patch(Value::Array(operations));
     Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then([told])
 }
 
-/// Takes an object that is no gang off every cluster it is on.
+/// Removes an object that is not a gang from all its clusters.
 pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write {
     let spec = &entry.object.spec;
     let operations = json!([

@@ -46,7 +46,7 @@ fn apply_policy(world: &mut World, name: &str, extra: Value) {
 }
 
 /// What is written for the job: the status and the event's reason and count.
-fn told(unclaimed: &mut Unclaimed, world: &World) -> (Option<Value>, Option<(String, i64)>) {
+fn reported(unclaimed: &mut Unclaimed, world: &World) -> (Option<Value>, Option<(String, i64)>) {
     let mut writes = unclaimed.plan(world, &torch(), &key(), Timestamp::UNIX_EPOCH);
     assert!(writes.len() <= 1, "{writes:?}");
     let Some(mut write) = writes.pop() else { return (None, None) };
@@ -68,17 +68,17 @@ fn told(unclaimed: &mut Unclaimed, world: &World) -> (Option<Value>, Option<(Str
 fn a_job_without_policy_says_so_until_it_has_one() {
     let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
     world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
-    let (status, event) = told(&mut unclaimed, &world);
+    let (status, event) = reported(&mut unclaimed, &world);
     let status = status.expect("a state");
     assert_eq!(status["conditions"][0]["type"], "NoPolicy");
     assert!(status["conditions"][0]["message"].to_string().contains("namespace team"), "{status}");
     assert_eq!(event, Some(("NoPolicy".to_string(), 1)));
     // The watch tells what was written; nothing is said twice, also by another process.
     world.observe(Observation::Object(torch(), job(1, "Master", status.clone())));
-    assert_eq!(told(&mut unclaimed, &world), (None, None));
-    assert_eq!(told(&mut Unclaimed::default(), &world), (None, None));
+    assert_eq!(reported(&mut unclaimed, &world), (None, None));
+    assert_eq!(reported(&mut Unclaimed::default(), &world), (None, None));
     apply_policy(&mut world, "p", json!({}));
-    assert_eq!(told(&mut unclaimed, &world).0, Some(json!({"conditions": []})));
+    assert_eq!(reported(&mut unclaimed, &world).0, Some(json!({"conditions": []})));
 }
 
 #[test]
@@ -87,15 +87,15 @@ fn nonsense_is_told_once_a_generation_and_counted() {
     apply_policy(&mut world, "p", json!({}));
     world.observe(Observation::Object(torch(), job(1, "Mastre", Value::Null)));
     assert!(claim::plan(&world, &torch(), &key()).is_empty(), "it is not bound");
-    let (status, event) = told(&mut unclaimed, &world);
+    let (status, event) = reported(&mut unclaimed, &world);
     let status = status.expect("a state");
     assert_eq!(status["conditions"][0]["type"], "InvalidWorkload");
     assert!(status["conditions"][0]["message"].to_string().contains("Mastre"), "{status}");
     assert_eq!(event, Some(("InvalidWorkload".to_string(), 1)));
     world.observe(Observation::Object(torch(), job(1, "Mastre", status.clone())));
-    assert_eq!(told(&mut unclaimed, &world), (None, None));
+    assert_eq!(reported(&mut unclaimed, &world), (None, None));
     world.observe(Observation::Object(torch(), job(2, "Mastre", status)));
-    assert_eq!(told(&mut unclaimed, &world), (None, Some((String::new(), 2))));
+    assert_eq!(reported(&mut unclaimed, &world), (None, Some((String::new(), 2))));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn an_invalid_policy_is_named_by_the_jobs_it_would_select() {
     let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
     apply_policy(&mut world, "p", json!({"preemption": "Always"}));
     world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
-    let (_, event) = told(&mut unclaimed, &world);
+    let (_, event) = reported(&mut unclaimed, &world);
     assert_eq!(event, Some((Reason::PolicyInvalid.to_string(), 1)));
 }
 

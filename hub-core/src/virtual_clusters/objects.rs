@@ -1,4 +1,4 @@
-//! The VirtualCluster objects: made, brought in line and removed, and what they say.
+//! Creation, update and deletion of the VirtualCluster objects, and their statuses.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// Bad nodes that a status names; the bound of its list.
+/// Most bad nodes that a status names; the limit of its list.
 const MAX_BAD_NODES: usize = 10_000;
 
-/// Makes a VirtualCluster for each virtual cluster of the configuration in force, and deletes those of others.
+/// Creates a VirtualCluster for each virtual cluster of the configuration in force, and deletes others.
 pub fn plan_objects(world: &World, in_force: Option<&InForce>) -> Vec<Write> {
     let mut writes = Vec::new();
     let mut wanted: BTreeMap<String, (Value, Option<&VcAccess>)> = BTreeMap::new();
@@ -75,7 +75,7 @@ fn spec(name: &str, vc: &config::VirtualCluster, configuration: &str, access: Op
     spec
 }
 
-/// What the hub's admission policy is told of who may submit, where the object says something else.
+/// Patch of the submitters for the hub's admission policy, if the object differs.
 fn gate_patch(object: &VirtualCluster, access: Option<&VcAccess>) -> Value {
     let subjects = access.and_then(VcAccess::subjects);
     let is_marked = object.labels().get(names::RESTRICTED_LABEL).is_some_and(|mark| mark == "true");
@@ -91,7 +91,7 @@ fn gate_patch(object: &VirtualCluster, access: Option<&VcAccess>) -> Value {
     }})
 }
 
-/// What VirtualClusters say of their use, where it changed.
+/// Status updates of VirtualClusters whose use changed.
 pub fn plan_statuses(world: &World, in_force: Option<&InForce>, uses: Option<&Uses>) -> Vec<Write> {
     let Some(in_force) = in_force else { return Vec::new() };
     let nobody: BTreeMap<i32, JobCounts> = BTreeMap::new();
@@ -100,8 +100,8 @@ pub fn plan_statuses(world: &World, in_force: Option<&InForce>, uses: Option<&Us
     for (vc, idle) in in_force.idle() {
         let name = object_name(vc);
         let Some(object) = world.virtual_clusters.get(&(String::new(), name.clone())) else { continue };
-        let told = uses.and_then(|uses| uses.virtual_clusters.get(vc));
-        let (cells, jobs) = told.map_or((idle, &nobody), |told| (&told.cells, &told.jobs));
+        let usage = uses.and_then(|uses| uses.virtual_clusters.get(vc));
+        let (cells, jobs) = usage.map_or((idle, &nobody), |usage| (&usage.cells, &usage.jobs));
         let desired = json!(status(&in_force.valid.config, cells, jobs));
         let known = object.status.as_ref().map_or(Value::Null, |status| json!(status));
         if let Some(patch) = merge_diff(&known, &desired) {
@@ -112,7 +112,7 @@ pub fn plan_statuses(world: &World, in_force: Option<&InForce>, uses: Option<&Us
     writes
 }
 
-/// Which nodes are bad, on the object in force.
+/// The bad nodes in the status of the configuration in force.
 fn plan_bad_nodes(world: &World, in_force: &InForce, uses: &Uses) -> Option<Write> {
     let object = world.cell_configurations.get(&(String::new(), in_force.name.clone()))?;
     let bad: Vec<String> = uses.bad_nodes.iter().take(MAX_BAD_NODES).map(ToString::to_string).collect();

@@ -1,14 +1,14 @@
-//! Nodes that members do not let the hub keep for cells.
+//! The condition about nodes that members do not let the hub keep for cells.
 
 use fleet_api::cell_places::CELL_NODES_PREFIX;
 
 use crate::{schedule::cluster_of, world::World};
 
-/// Nodes that the condition names.
+/// Most nodes that the condition names.
 const NAMED_NODES: usize = 10;
 
-/// Status and message of the condition `NodesPermitted`; none where nobody was ever refused one.
-pub(super) fn told(world: &World, was_told: bool) -> Option<(&'static str, String)> {
+/// Status and message of the condition `NodesPermitted`; `None` if no node was ever refused.
+pub(super) fn nodes_permitted(world: &World, was_set: bool) -> Option<(&'static str, String)> {
     let of_nobody = (String::new(), String::new());
     let mut refused: Vec<String> = Vec::new();
     for (key, reservation) in world.reservations_of(&of_nobody) {
@@ -22,11 +22,11 @@ pub(super) fn told(world: &World, was_told: bool) -> Option<(&'static str, Strin
     refused.dedup();
     if refused.is_empty() {
         let message = "the members let the hub keep all nodes that are cells".to_string();
-        return was_told.then_some(("True", message));
+        return was_set.then_some(("True", message));
     }
     let more = refused.len().saturating_sub(NAMED_NODES);
     let mut message = format!(
-        "cells on these nodes are bad, for their member does not let the hub keep them (--cell-node-selector, \
+        "cells on these nodes are bad because their member does not let the hub keep them (--cell-node-selector, \
          --max-cell-nodes): {}",
         refused[..refused.len() - more].join(", ")
     );

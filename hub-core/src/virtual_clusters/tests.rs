@@ -179,8 +179,7 @@ fn trees_find_their_member_and_keep_it() {
     assert_eq!(other.join("east", &[]), None);
     assert_eq!(other.apply(object("a", 1, 2, Value::Null)), Some(Some(2)));
     let message = other.message("a");
-    let told =
-        "bad until a member has their nodes: spec.physicalCluster.physicalCells[0].cluster: found nothing";
+    let told = "bad until a member reports their nodes: spec.physicalCluster.physicalCells[0].cluster: found nothing";
     assert!(message.contains(told), "{message}");
     assert_eq!(other.join("east", &["a-1"]), Some(Some(2)));
     assert_eq!(
@@ -190,7 +189,7 @@ fn trees_find_their_member_and_keep_it() {
     let mut named = object("a", 2, 2, Value::Null);
     named.spec.physical_cluster["physicalCells"][0]["cluster"] = json!("south");
     assert_eq!(other.apply(named), Some(Some(2)));
-    assert!(other.message("a").ends_with("not joined yet, so that its cells are bad: south"));
+    assert!(other.message("a").ends_with("its cells are bad because these members have not joined: south"));
 }
 
 #[test]
@@ -322,7 +321,7 @@ fn statuses_say_what_is_promised_until_the_planner_tells_more() {
     cells.leaves.get_mut("GPU").expect("its leaves").used = 3;
     let jobs = BTreeMap::from([(100, JobCounts { waiting: 1, running: 2 })]);
     let uses = uses::Uses {
-        virtual_clusters: BTreeMap::from([("VC".to_string(), VcUse { cells, jobs })]),
+        virtual_clusters: BTreeMap::from([("VC".to_string(), VcUse { cells, jobs, first: Vec::new() })]),
         bad_nodes: BTreeSet::from([fleet_cells::NodeName::new("east", "a-1")]),
     };
     let mut busy = told(&stage, Some(&uses));
@@ -332,4 +331,97 @@ fn statuses_say_what_is_promised_until_the_planner_tells_more() {
         (&json!("3/4"), &json!("24Gi/32Gi"), &json!("75%"))
     );
     assert_eq!(busy[0]["jobs"], json!([{"class": "prod", "waiting": 1, "running": 2}]));
+}
+
+/// What is done to Queues; each write also reaches the world.
+fn seen(stage: &mut Stage, writes: Vec<Write>) -> Vec<String> {
+    let mut told = Vec::new();
+    for write in writes {
+        assert_eq!(write.namespace, "kube-queue");
+        let key = (write.namespace.clone(), write.name.clone());
+        let mut value = stage.world.queues.get(&key).map_or(Value::Null, |known| json!(known));
+        let change = match &write.verb {
+            Verb::Create(body) => {
+                told.push(format!("create {} {}", write.name, body["metadata"]["labels"]));
+                value = body.clone();
+                value["metadata"]["uid"] = json!("uid");
+                Change::Apply
+            }
+            Verb::Merge(body) | Verb::MergeStatus(body) => {
+                told.push(format!("patch {} {body}", write.name));
+                merge(&mut value, body);
+                Change::Apply
+            }
+            Verb::Delete { .. } => {
+                told.push(format!("delete {}", write.name));
+                Change::Delete
+            }
+            other => panic!("{other:?}"),
+        };
+        let queue: fleet_api::Queue = serde_json::from_value(value).expect("a Queue");
+        stage.world.observe(Observation::Queue(change(queue)));
+    }
+    told
+}
+
+#[test]
+fn each_virtual_cluster_has_a_queue_with_its_waiting_jobs_in_their_order() {
+    let mut stage = Stage::default();
+    stage.apply(object("a", 1, 2, Value::Null));
+    let plan = |stage: &Stage| plan_queues(&stage.world, stage.configurations.in_force());
+    assert!(plan(&stage).is_empty(), "there is no namespace yet");
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-queue", "uid": "n"}});
+    let namespace = serde_json::from_value(namespace).expect("a namespace");
+    stage.world.observe(Observation::Namespace(Change::Apply(namespace)));
+    let writes = plan(&stage);
+    assert_eq!(seen(&mut stage, writes), [r#"create vc {"fleet.dev/virtual-cluster":"VC"}"#]);
+    assert!(plan(&stage).is_empty());
+
+    let job = |name: &str| fleet_quota::JobId::new(&format!("team/{name}"));
+    let jobs = BTreeMap::from([
+        (100, JobCounts { waiting: 1, running: 2 }),
+        (-1, JobCounts { waiting: 1, running: 1 }),
+    ]);
+    let cells = stage.configurations.in_force().expect("in force").idle()["VC"].clone();
+    let first = vec![(job("old"), 100), (job("borrower"), -1)];
+    let uses = uses::Uses {
+        virtual_clusters: BTreeMap::from([("VC".to_string(), VcUse { cells, jobs, first })]),
+        bad_nodes: BTreeSet::new(),
+    };
+    let writes = plan_queue_statuses(&stage.world, Some(&uses));
+    let told = seen(&mut stage, writes);
+    assert!(told[0].contains(r#""admitted":3"#) && told[0].contains(r#""waiting":2"#), "{told:?}");
+    let queue = stage.world.queues.values().next().expect("the queue").status.clone().expect("a status");
+    let line: Vec<_> = queue.queue_item_details["active"]
+        .iter()
+        .map(|item| (item.position, item.namespace.as_str(), item.name.as_str(), item.priority))
+        .collect();
+    assert_eq!(line, [(1, "team", "old", 100), (2, "team", "borrower", -1)]);
+    assert!(plan_queue_statuses(&stage.world, Some(&uses)).is_empty(), "it stands there");
+
+    // Its order is not chosen by users, a Queue of the quota tree is not its own, and it goes with its virtual cluster.
+    let change = |stage: &mut Stage, name: &str, labels: Value, policy: &str| {
+        let queue = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "Queue",
+            "metadata": {"name": name, "namespace": "kube-queue", "uid": name, "labels": labels},
+            "spec": {"queuePolicy": policy}});
+        stage
+            .world
+            .observe(Observation::Queue(Change::Apply(serde_json::from_value(queue).expect("a Queue"))));
+    };
+    change(&mut stage, "vc", json!({"fleet.dev/virtual-cluster": "VC"}), "Block");
+    change(
+        &mut stage,
+        "root-x",
+        json!({"create-by-kubequeue": "true", "fleet.dev/virtual-cluster": "VC"}),
+        "Block",
+    );
+    let writes = plan(&stage);
+    assert_eq!(seen(&mut stage, writes), [r#"patch vc {"spec":{"queuePolicy":"Priority"}}"#]);
+    let mut none = object("a", 2, 2, Value::Null);
+    none.spec.virtual_clusters = json!({});
+    stage.world.observe(Observation::CellConfiguration(Change::Apply(none)));
+    stage.configurations.read(&stage.world);
+    let writes = plan(&stage);
+    assert_eq!(seen(&mut stage, writes), ["delete vc"]);
 }

@@ -1,4 +1,4 @@
-//! What virtual clusters have and use, as plain data: the planner tells it, the VirtualClusters' statuses say it.
+//! Cells and use of virtual clusters, as plain data: the planner provides it for the VirtualClusters' statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,6 +6,7 @@ use fleet_api::cells::status::JobCounts;
 use fleet_cells::{NodeName, VcStatus};
 
 use fleet_planner::VcJobs;
+use fleet_quota::JobId;
 
 use crate::schedule::Scheduler;
 
@@ -13,22 +14,24 @@ use crate::schedule::Scheduler;
 pub struct Uses {
     /// By name.
     pub virtual_clusters: BTreeMap<String, VcUse>,
-    /// Nodes of the configuration on which nothing new is placed.
+    /// Nodes of the configuration that get nothing new.
     pub bad_nodes: BTreeSet<NodeName>,
 }
 
-/// What one virtual cluster has and who is in it.
+/// Cells and jobs of one virtual cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VcUse {
-    /// `Cells::vc_status` of it: promised cells and leaf cells, used, bad, borrowed out and in.
+    /// Its `Cells::vc_status`: promised cells and leaf cells, used, bad, borrowed out and in.
     pub cells: VcStatus,
-    /// Its jobs by the number of their class.
+    /// Its jobs by class number.
     pub jobs: BTreeMap<i32, JobCounts>,
+    /// The first of its waiting jobs, with their class.
+    pub first: Vec<(JobId, i32)>,
 }
 
 impl Scheduler {
-    /// What each virtual cluster of the configuration in force has; none while the planner gives no cells. Then the
-    /// statuses say what is promised and that nobody uses it.
+    /// Use of each virtual cluster of the configuration in force; `None` while the planner allocates no
+    /// cells. The statuses then report the promises as unused.
     pub fn virtual_cluster_uses(&self) -> Option<Uses> {
         let cells = self.planner().cells()?;
         let jobs = |jobs: &VcJobs| {
@@ -40,7 +43,9 @@ impl Scheduler {
         let uses = self.planner().vc_use().into_iter();
         Some(Uses {
             virtual_clusters: uses
-                .map(|(name, used)| (name, VcUse { jobs: jobs(&used.jobs), cells: used.cells }))
+                .map(|(name, used)| {
+                    (name, VcUse { jobs: jobs(&used.jobs), first: used.jobs.first, cells: used.cells })
+                })
                 .collect(),
             bad_nodes: cells.nodes().filter(|node| !cells.is_good(node)).cloned().collect(),
         })

@@ -1,4 +1,4 @@
-//! What the world keeps of objects, where it is not the object itself.
+//! Cached forms of objects that are not cached whole.
 
 use core::time::Duration;
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,7 +27,7 @@ use crate::kinds::KindRef;
 /// Namespace and name.
 pub type Key = fleet_mirror::Key;
 
-/// One propagated or depended-on object.
+/// A propagated object or a dependency.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub value: Arc<Value>,
@@ -38,24 +38,24 @@ pub struct Object {
 }
 
 impl Object {
-    /// The label says so; jobs may be preempted unless it does.
+    /// From its label; jobs may be preempted unless it says otherwise.
     pub fn is_preemptible(&self) -> bool {
         self.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
     }
 }
 
-/// One policy, read.
+/// One parsed policy.
 #[derive(Clone, Debug)]
 pub struct PolicyEntry {
     pub rule: PolicyRule,
     pub spec: PropagationSpec,
     pub generation: i64,
-    /// The first rule that the policy breaks; such a policy governs nothing.
+    /// The rules that the policy breaks; such a policy governs nothing.
     pub violations: Vec<String>,
     pub conditions: Vec<Condition>,
 }
 
-/// What the Lease of a cluster's agent says.
+/// The Lease of a cluster's agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentLease {
     pub version: String,
@@ -66,9 +66,12 @@ pub struct AgentLease {
     pub grace: Option<Duration>,
     /// The hub's mark: jobs are being moved off the cluster.
     pub declared_lost: bool,
-    /// The incarnation of the hub for which the agent has removed what no Work names.
+    /// The incarnation of the hub for which the agent has removed all runs without a Work.
     pub sorted: Option<String>,
 }
+
+/// Longest time that a member's lease may ask for: it is added to times, and a member may write any number.
+pub const LONGEST_SAID: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(super) fn cluster_of_lease(lease: &Lease) -> Option<String> {
     let namespace = lease.namespace().filter(|_| lease.name_any() == names::LEASE_NAME)?;
@@ -80,13 +83,14 @@ pub(super) fn read_lease(lease: &Lease) -> AgentLease {
     let spec = lease.spec.as_ref();
     let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
     let grace = lease.annotations().get(names::FENCE_GRACE_ANNOTATION);
+    let bounded = |seconds: u64| Duration::from_secs(seconds).min(LONGEST_SAID);
     AgentLease {
         renewal: spec
             .and_then(|spec| spec.renew_time.as_ref())
             .map_or_else(|| version.clone(), |time| time.0.to_string()),
         version,
-        duration: seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
-        grace: grace.and_then(|text| text.parse().ok()).map(Duration::from_secs),
+        duration: seconds.and_then(|s| u64::try_from(s).ok()).map(bounded),
+        grace: grace.and_then(|text| text.parse().ok()).map(bounded),
         declared_lost: lease.annotations().contains_key(names::DECLARED_LOST_ANNOTATION),
         sorted: lease.annotations().get(names::SORTED_ANNOTATION).cloned(),
     }
@@ -98,12 +102,12 @@ pub fn ready(cluster: &Cluster) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Whether the cluster's jobs are to be moved off it.
+/// Whether the cluster is being drained.
 pub fn is_drained(cluster: &Cluster) -> bool {
     has_taint(cluster, DRAIN_TAINT)
 }
 
-/// Whether an administrator has said that nothing runs there any more.
+/// Whether an administrator declared the cluster gone.
 pub fn is_gone(cluster: &Cluster) -> bool {
     has_taint(cluster, GONE_TAINT)
 }
@@ -112,13 +116,13 @@ fn has_taint(cluster: &Cluster, key: &str) -> bool {
     cluster.spec.taints.iter().any(|taint| taint.key == key)
 }
 
-/// The wire's form is that of the rules, field for field; what cannot be read overrides nothing.
+/// Converts the API's form to the rules' form with the same fields; an unparseable spec overrides nothing.
 fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
     let value = serde_json::to_value(wire).unwrap_or_default();
     serde_json::from_value(value).unwrap_or_default()
 }
 
-/// The items of a list do not say what they are; it is put down here, since a copy goes to the members.
+/// Items of a list lack apiVersion and kind; they are added, because a copy goes to the members.
 pub(super) fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
     let mut object = object;
     let resource = kind.resource();
@@ -134,12 +138,12 @@ pub(super) fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
     }
 }
 
-/// An override policy, as the rules take it.
+/// An override policy in the form of the rules.
 pub(super) fn read_override(scope: PolicyScope, key: Key, spec: &OverrideSpec) -> OverridePolicy {
     OverridePolicy { scope, namespace: key.0, name: key.1, spec: override_spec(spec) }
 }
 
-/// Reads a policy. One that breaks a rule keeps its violations and governs nothing.
+/// Parses a policy. An invalid one keeps its violations and governs nothing.
 pub fn read_policy(
     scope: PolicyScope,
     meta: &ObjectMeta,

@@ -1,4 +1,4 @@
-//! What a change touches is looked at again: the marks.
+//! Records what must be reconciled after a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use super::{Dirty, Key, PolicyEntry, World};
 use crate::kinds::KindRef;
 
 impl World {
-    /// What must be looked at again, in a fixed order; the marks are taken away.
+    /// Takes everything that must be reconciled, in a fixed order.
     pub fn take_dirty(&mut self) -> BTreeSet<Dirty> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Whether anything waits to be looked at.
+    /// Whether anything must be reconciled.
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -24,7 +24,7 @@ impl World {
         self.dirty.insert(dirty);
     }
 
-    /// Everything governed may have another governor now.
+    /// Marks every governed object, because its policy may have changed.
     pub fn mark_all_objects(&mut self) {
         for (kind, objects) in &self.objects {
             self.dirty.extend(objects.keys().map(|key| Dirty::Object(kind.clone(), key.clone())));
@@ -37,13 +37,13 @@ impl World {
         self.orphans.extend(works.chain(reservations).cloned());
     }
 
-    /// Whether something stands that an earlier binding of this name has left.
+    /// Whether objects of an earlier binding of this name still exist.
     pub(super) fn has_of_another(&self, binding: &Key, uid: &str) -> bool {
         self.works_of(binding).any(|(_, work)| work.spec.binding.uid != uid)
             || self.reservations_of(binding).any(|(_, reservation)| reservation.spec.binding.uid != uid)
     }
 
-    /// Something of a binding, or of an earlier one of its name, has changed.
+    /// A binding, an earlier one of its name, or an object of one has changed.
     pub fn mark_binding(&mut self, key: &Key) {
         if self.bindings.get(key).is_none_or(|entry| self.has_of_another(key, entry.uid())) {
             self.mark_orphans(key);
@@ -52,7 +52,7 @@ impl World {
         self.dirty.insert(Dirty::Binding(key.clone()));
     }
 
-    /// Whatever waits for a cluster's answer, or follows the set of clusters, is looked at again.
+    /// Marks everything that waits for a cluster's answer or depends on the set of clusters.
     pub(super) fn mark_users_of(&mut self, cluster: &str) {
         let namespace = names::cluster_namespace(cluster);
         let first: Key = (namespace.clone(), String::new());
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// What members say of their nodes that are cells has changed.
+    /// Members' reports on their cell nodes have changed.
     pub(super) fn mark_cell_nodes(&mut self) {
         let names: Vec<String> = self.clusters.keys().cloned().collect();
         self.recount.extend(names.iter().cloned());
@@ -96,7 +96,7 @@ impl World {
         self.schedule = true;
     }
 
-    /// Policies that may select something now, or nothing any more.
+    /// Marks policies that may select something new, or nothing any more.
     pub(super) fn mark_policies_of(
         &mut self,
         kind: &KindRef,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Policies call clusters by name.
+    /// Marks all policies, because they name clusters.
     pub(super) fn mark_all_policies(&mut self) {
         self.dirty.extend(self.policies.keys().map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
     }
@@ -144,13 +144,13 @@ impl World {
         };
     }
 
-    /// Who was kept off a cluster by its taints may go there now, and the other way round.
+    /// Marks waiting jobs, because taints of a cluster have changed.
     pub(super) fn mark_waiting(&mut self) {
         let waiting = self.bindings.iter().filter(|(_, entry)| !entry.is_bound());
         self.dirty.extend(waiting.map(|(key, _)| Dirty::Binding(key.clone())));
     }
 
-    /// Whether a cluster is lost by the process's clock. A change is news to all that runs there.
+    /// Sets whether a cluster is lost by this process's clock; a change affects everything that runs there.
     pub fn set_lost(&mut self, cluster: &str, lost: bool) {
         let changed = if lost { self.lost.insert(cluster.to_string()) } else { self.lost.remove(cluster) };
         if changed {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Bindings whose target is the cluster, or of which a Work still stands there.
+    /// Marks bindings whose target is the cluster, or that still have a Work there.
     pub fn mark_bound_to(&mut self, cluster: &str) {
         let namespace = names::cluster_namespace(cluster);
         let first: Key = (namespace.clone(), String::new());

@@ -1,4 +1,4 @@
-//! What is told of the hub, taken in.
+//! Applies observations to the world.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,18 +25,18 @@ use crate::{
     observation::{Change, Observation},
 };
 
-/// System namespace, which says which incarnation the hub is.
+/// System namespace, whose annotation has the hub's incarnation.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// What is new of such a kind.
+/// Changes of one kind.
 struct News<K> {
-    /// New, or another version.
+    /// New objects or new versions.
     objects: Vec<K>,
     gone: Vec<Key>,
     is_listing: bool,
 }
 
-/// Takes in a change; returns what changed, and notes whether the hub went back in time.
+/// Applies a change; returns what changed, and records whether the hub was restored.
 fn keep<K: Resource, V>(
     mirror: &mut Mirror<V>,
     restored: &mut bool,
@@ -57,7 +57,7 @@ fn news<K: Resource>(mirror: &mut Mirror<()>, restored: &mut bool, change: Chang
     News { objects, gone, is_listing }
 }
 
-/// Whether anything has changed that `asked` tells; a status has not, for instance.
+/// Whether anything relevant to `asked` has changed; a status, for instance, is not.
 fn is_news<V, T: PartialEq>(mirror: &Mirror<V>, changed: &[Changed<V>], asked: impl Fn(&V) -> T) -> bool {
     changed.iter().any(|changed| {
         let (before, now) = (changed.before.as_ref(), mirror.get(&changed.key));
@@ -66,39 +66,39 @@ fn is_news<V, T: PartialEq>(mirror: &Mirror<V>, changed: &[Changed<V>], asked: i
 }
 
 impl World {
-    /// Takes in one observation and marks what it touches. Returns bindings that changed, or of which a Work or a
-    /// Reservation did.
+    /// Applies one observation and marks what it affects. Returns bindings that changed, or whose Works or
+    /// Reservations did.
     pub fn observe(&mut self, observation: Observation) -> BTreeSet<Key> {
         self.take_in(observation);
         std::mem::take(&mut self.touched)
     }
 
     fn take_in(&mut self, observation: Observation) {
-        // One arm for each kind that is watched.
+        // One arm for each watched kind.
         match observation {
             Observation::Object(kind, change) => self.observe_object(kind, change),
             Observation::Policy(change) => {
-                let news = news(&mut self.told.policies, &mut self.restored, change);
+                let news = news(&mut self.mirrors.policies, &mut self.restored, change);
                 let read = |p: fleet_api::PropagationPolicy| {
                     (key(&p), read_policy(PolicyScope::Namespaced, &p.metadata, p.spec, p.status))
                 };
                 self.observe_policy(PolicyScope::Namespaced, news, read);
             }
             Observation::ClusterPolicy(change) => {
-                let news = news(&mut self.told.cluster_policies, &mut self.restored, change);
+                let news = news(&mut self.mirrors.cluster_policies, &mut self.restored, change);
                 let read = |p: fleet_api::ClusterPropagationPolicy| {
                     (key(&p), read_policy(PolicyScope::Cluster, &p.metadata, p.spec.propagation, p.status))
                 };
                 self.observe_policy(PolicyScope::Cluster, news, read);
             }
             Observation::Override(change) => {
-                let news = news(&mut self.told.overrides, &mut self.restored, change);
+                let news = news(&mut self.mirrors.overrides, &mut self.restored, change);
                 self.observe_override(PolicyScope::Namespaced, news, |p| {
                     read_override(PolicyScope::Namespaced, key(&p), &p.spec)
                 });
             }
             Observation::ClusterOverride(change) => {
-                let news = news(&mut self.told.cluster_overrides, &mut self.restored, change);
+                let news = news(&mut self.mirrors.cluster_overrides, &mut self.restored, change);
                 self.observe_override(PolicyScope::Cluster, news, |p| {
                     read_override(PolicyScope::Cluster, key(&p), &p.spec.overrides)
                 });
@@ -155,7 +155,7 @@ impl World {
                 let is_listing = change.is_listing();
                 let changed =
                     keep(&mut self.virtual_clusters, &mut self.restored, change, |object, _| object);
-                // Labels and annotations tell the admission policy who may submit.
+                // The admission policy reads the submitters from labels and annotations.
                 let asked = |object: &VirtualCluster| {
                     let marks = (object.metadata.labels.clone(), object.metadata.annotations.clone());
                     (asked_of(object), object.spec.clone(), marks)
@@ -190,7 +190,7 @@ impl World {
     fn binding_changed(&mut self, key: Key, was_bound: bool) {
         let entry = self.bindings.get(&key);
         if let Some(entry) = entry.filter(|entry| was_bound && !entry.is_bound()) {
-            // While it was bound, edits of its object were not counted.
+            // Edits of its object while it was bound were not counted.
             let reference = &entry.object.spec.resource;
             let object = (reference.namespace.clone(), reference.name.clone());
             self.dirty.insert(Dirty::Object(entry.kind.clone(), object));
@@ -216,7 +216,7 @@ impl World {
     }
 
     fn observe_priority_class(&mut self, change: Change<PriorityClass>) {
-        let news = news(&mut self.told.priority_classes, &mut self.restored, change);
+        let news = news(&mut self.mirrors.priority_classes, &mut self.restored, change);
         for class in news.objects {
             self.priority_classes.insert(class.name_any(), class.value.unwrap_or(0));
         }
@@ -228,7 +228,7 @@ impl World {
 
     fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
         let listed = change.is_listing();
-        // A kind first known by a guess is served as discovery says.
+        // A kind that was assumed is now served as discovery reports.
         if self.objects.get_key_value(&kind).is_some_and(|(known, _)| known.plural != kind.plural)
             && let Some(objects) = self.objects.remove(&kind)
         {
@@ -242,7 +242,7 @@ impl World {
         let restored = &mut self.restored;
         let changed = keep(objects, restored, change, |object, _| read_object(&kind, object));
         if listed {
-            // What was deleted meanwhile is in no listing, but its binding is still there.
+            // A deleted object is not in the list, but its binding still exists.
             let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
             self.dirty.extend(of_kind.map(|(key, _)| Dirty::Binding(key.clone())));
         }
@@ -254,12 +254,12 @@ impl World {
                 self.dirty.insert(Dirty::Binding(binding));
             }
             if !governed {
-                // Whoever depends on it has it in a Work; there are few, and the look is cheap.
+                // Every dependent has it in its Work; there are few, and reconciling them is cheap.
                 let users = self.bindings.iter().filter(|((namespace, _), entry)| {
                     *namespace == key.0 && entry.object.spec.propagate_deps == Some(true)
                 });
                 self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
-                // A job may have waited for it.
+                // A job may wait for it.
                 self.schedule = true;
             }
             self.dirty.insert(Dirty::Object(kind.clone(), key));
@@ -294,7 +294,7 @@ impl World {
     }
 
     fn observe_override<K>(&mut self, scope: PolicyScope, news: News<K>, read: impl Fn(K) -> OverridePolicy) {
-        // Nothing is touched, these namespaces, or all of them.
+        // No key, the keys of these namespaces, or all keys.
         let (mut touched, mut touches_all) = (BTreeSet::new(), news.is_listing);
         for entry in news.objects.into_iter().map(read) {
             let id = (scope, (entry.namespace.clone(), entry.name.clone()));
@@ -311,12 +311,13 @@ impl World {
             return;
         }
         self.override_list = self.overrides.values().cloned().collect();
-        // A namespaced policy is no business of other namespaces.
+        self.override_version += 1;
+        // A namespaced policy does not affect other namespaces.
         touches_all |= scope == PolicyScope::Cluster;
         let is_touched = |key: &Key| touches_all || touched.contains(&key.0);
         let bindings = self.bindings.keys().filter(|key| is_touched(key));
         self.dirty.extend(bindings.cloned().map(Dirty::Binding));
-        // What is counted of a job is what overrides make of it.
+        // Requests are counted after overrides.
         for (kind, objects) in &self.objects {
             let objects = objects.keys().filter(|key| is_touched(key));
             self.dirty.extend(objects.map(|key| Dirty::Object(kind.clone(), key.clone())));
@@ -324,7 +325,7 @@ impl World {
     }
 
     fn observe_cluster(&mut self, change: Change<Cluster>) {
-        let news = news(&mut self.told.clusters, &mut self.restored, change);
+        let news = news(&mut self.mirrors.clusters, &mut self.restored, change);
         if news.objects.is_empty() && news.gone.is_empty() && !news.is_listing {
             return;
         }
@@ -353,7 +354,7 @@ impl World {
                 || ready(known) != ready(&cluster)
         });
         let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
-        // Trees of cells that name no member are found by their nodes.
+        // Trees of cells without a member are matched by their nodes.
         let nodes = |cluster: &Cluster| -> BTreeSet<String> {
             let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
             shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect()
@@ -389,8 +390,8 @@ impl World {
     }
 
     fn observe_lease(&mut self, change: Change<Lease>) {
-        let news = news(&mut self.told.leases, &mut self.restored, change);
-        // What the first listing shows may be long past: only what is renewed under this process's eyes counts.
+        let news = news(&mut self.mirrors.leases, &mut self.restored, change);
+        // The first list may show old renewals: only those seen after it count.
         let first = !self.leases_listed && news.is_listing;
         self.leases_listed |= first;
         for (namespace, _) in news.gone {
@@ -419,7 +420,7 @@ impl World {
     }
 
     fn observe_namespace(&mut self, change: Change<Namespace>) {
-        let news = news(&mut self.told.namespaces, &mut self.restored, change);
+        let news = news(&mut self.mirrors.namespaces, &mut self.restored, change);
         for namespace in news.objects {
             let label = namespace.labels().get(ENFORCE_LABEL);
             let (name, level) = (namespace.name_any(), Level::from_label(label.map(String::as_str)));
@@ -441,7 +442,7 @@ impl World {
     }
 }
 
-/// Which object it is, what it asks for by number, and whether it is to go.
+/// Identity of the object, its generation, and whether it is being deleted.
 fn asked_of<K: Resource>(object: &K) -> (Option<String>, Option<i64>, bool) {
     let meta = object.meta();
     (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
@@ -452,7 +453,7 @@ fn key<K: Resource>(object: &K) -> Key {
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
-/// Keeps objects that belong to a binding, with the index by binding; collects the bindings touched.
+/// Caches objects that belong to a binding, with an index by binding; collects the affected bindings.
 fn observe_owned<K: Resource + Clone>(
     mirror: &mut Mirror<K>,
     index: &mut BTreeMap<Key, BTreeSet<Key>>,
@@ -475,7 +476,7 @@ fn observe_owned<K: Resource + Clone>(
             .extend(ends.flat_map(|end| keep(mirror, restored, end, |object, _| object)).collect::<Vec<_>>());
     }
     for Changed { key, before } in changed {
-        // A member may have changed whose it is: whoever it belonged to puts it right.
+        // A member may have changed the owner in the spec: the previous owner's reconcile corrects it.
         if let Some(before) = before.map(|before| owner(&before)) {
             if let Some(keys) = index.get_mut(&before) {
                 keys.remove(&key);

@@ -1,6 +1,6 @@
-//! What is to be done for one CronJob (`batch.volcano.sh`): a function of it, its jobs and the time.
+//! The plan of one CronJob (`batch.volcano.sh`): a pure function of it, its jobs and the time.
 //!
-//! One job for the newest time that is due; times missed are not made up for. Deliberately absent: clients, clocks.
+//! One job for the newest due time; missed times are not made up for. Deliberately absent: clients, clocks.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use serde_json::{Map, Value, json};
 
 use fleet_agent_ground::Object;
 
-/// Missed times that are counted; more are one step.
+/// Most missed times counted one by one.
 const MAX_MISSED: usize = 100;
-/// Jobs kept when the spec does not say it.
+/// Jobs kept by default.
 const SUCCESSFUL_KEPT: i64 = 3;
 const FAILED_KEPT: i64 = 1;
-/// Annotation on a job: the time it was made for.
+/// Annotation on a job: its scheduled time.
 const SCHEDULED_AT: &str = "volcano.sh/cronjob-scheduled-timestamp";
-/// How late a time may be looked at without a deadline of its own, so that nothing old is started after a long stop.
+/// Default deadline for a late start, so that nothing old is started after a long stop.
 const DEFAULT_DEADLINE_S: i64 = 86_400;
 
-/// What is to be done.
+/// The actions for one CronJob.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CronPlan {
-    /// The job of the time that is due.
+    /// The job of the due time.
     pub create: Option<Value>,
-    /// Names of jobs to delete: replaced, or more than are kept.
+    /// Names of jobs to delete: replaced ones, or more than are kept.
     pub delete: Vec<String>,
-    /// The whole new status, when it differs.
+    /// The whole new status, if it changed.
     pub status: Option<Value>,
-    /// When something is due next.
+    /// When the next time is due.
     pub look_again: Option<Duration>,
-    /// What is wrong with the schedule, in one sentence.
+    /// The mistake in the schedule, as a sentence.
     pub problem: Option<String>,
 }
 
-/// The times of a schedule, or what is wrong with it.
+/// Parses a schedule; the error is a sentence.
 pub(crate) fn times(spec: &Value) -> Result<Crontab, String> {
     let schedule = spec["schedule"].as_str().unwrap_or_default();
     let zone = spec["timeZone"].as_str().filter(|zone| !zone.is_empty()).unwrap_or("UTC");
@@ -57,7 +57,7 @@ pub(crate) fn times(spec: &Value) -> Result<Crontab, String> {
     })
 }
 
-/// `jobs`: all of the CronJob.
+/// `jobs`: all jobs of the CronJob.
 pub(crate) fn plan(cron: &Object, jobs: &[&Object], now: Timestamp) -> CronPlan {
     let mut plan = CronPlan::default();
     if cron.is_deleting() {
@@ -83,7 +83,7 @@ pub(crate) fn plan(cron: &Object, jobs: &[&Object], now: Timestamp) -> CronPlan 
                     plan.delete.extend(active.iter().map(|job| job.name().to_owned()));
                     started.clear();
                 }
-                // A skipped time stays due until its deadline: the run that is in its way may end before.
+                // A skipped time stays due until its deadline: the job that blocks it may end before.
                 if free {
                     let job = job(cron, due);
                     let known =
@@ -111,7 +111,7 @@ pub(crate) fn plan(cron: &Object, jobs: &[&Object], now: Timestamp) -> CronPlan 
     plan
 }
 
-/// The newest time that is due and was not seen yet.
+/// The newest due time that was not handled yet.
 fn due(cron: &Object, times: &Crontab, now: Timestamp) -> Option<Timestamp> {
     let created = cron.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let seen: Option<Timestamp> = cron.status["lastScheduleTime"].as_str().and_then(|text| text.parse().ok());
@@ -141,7 +141,7 @@ fn job(cron: &Object, due: Timestamp) -> Value {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {
-            // One name per time: a second try makes no second job.
+            // One name per time, so a retry creates no second job.
             "name": format!("{}-{}", cron.name(), due.as_second() / 60),
             "namespace": cron.namespace(),
             "labels": template["metadata"]["labels"],

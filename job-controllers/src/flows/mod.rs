@@ -1,7 +1,7 @@
-//! JobFlows and CronJobs of Volcano: jobs made after others have completed, and jobs made by the clock.
+//! Volcano's JobFlows and CronJobs: jobs created after others have completed, and jobs created on a schedule.
 //!
-//! `plan` and `cron` decide, as pure functions; this file watches flows, templates and jobs, carries plans out and
-//! writes statuses. Deliberately absent: running the jobs, which is the job controller's.
+//! `plan` and `cron` decide, as pure functions; this file watches flows, templates and jobs, carries out
+//! plans and writes statuses. Deliberately absent: running the jobs (the job controller does).
 
 mod cron;
 mod plan;
@@ -14,8 +14,8 @@ use std::{
 };
 
 use fleet_agent_ground::{
-    CallError, Clock, Link, Next, Object, ObjectKey, Queue, Turn, controller_of, follow, key_of,
-    requests as writes, resource, take,
+    CallError, Clock, Link, Next, Object, ObjectKey, Queue, Turn, controller_of, follow, is_same_but_status,
+    key_of, requests as writes, resource, take,
 };
 use fleet_api::patch::merge_diff;
 use fleet_informer::{News, Selection, without_managers};
@@ -24,13 +24,13 @@ use kube::{Api, discovery::ApiResource};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Flows and CronJobs that are worked on at once.
+/// Most flows and CronJobs reconciled concurrently.
 const AT_ONCE: usize = 16;
 
-/// Answer to an object that breaks the rules of its kind.
+/// Status code for an invalid object.
 const UNPROCESSABLE: u16 = 422;
 
-/// Which object is worked on.
+/// Key of the work queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Flow(ObjectKey),
@@ -64,9 +64,9 @@ struct State {
     templates: Mirror<Arc<Object>>,
     crons: Mirror<Arc<Object>>,
     jobs: Mirror<Arc<Object>>,
-    /// Kinds whose listing is complete.
+    /// Kinds whose list is complete.
     synced: [bool; 4],
-    /// Jobs by the uid of the flow or CronJob that made them.
+    /// Jobs by the uid of the flow or CronJob that created them.
     by_owner: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Who looks after an object that has changed or, unless it `stands`, ended.
+    /// What to reconcile after a change of an object, or after its end (`stands` is false).
     fn touched(&mut self, kind: Kind, object: &Object, stands: bool) -> Vec<Key> {
         let key = key_of(object);
         match kind {
@@ -160,7 +160,7 @@ pub(crate) async fn run(member: Link, clock: Clock, shutdown: CancellationToken)
     while watches.join_next().await.is_some() {}
 }
 
-/// The API server's own words.
+/// The API server's message.
 fn words_of(error: &CallError) -> String {
     match error {
         CallError::Api(kube::Error::Api(status)) => status.message.clone(),
@@ -201,7 +201,7 @@ impl Driver {
             Key::Cron(key) => self.cron(key).await,
         };
         done.unwrap_or_else(|error| {
-            tracing::warn!(cluster = self.cluster, ?key, %error, "a flow's plan could not be carried out; trying again");
+            tracing::warn!(cluster = self.cluster, ?key, %error, "reconcile of a flow failed; retrying");
             Next::Retry
         })
     }
@@ -209,7 +209,7 @@ impl Driver {
     async fn flow(&self, key: &ObjectKey) -> Result<Next, CallError> {
         let (flow, plan) = {
             let state = self.state();
-            // Without all jobs a plan would make jobs that exist.
+            // With an incomplete list of jobs a plan would create jobs that exist.
             if !state.synced.iter().all(|synced| *synced) {
                 return Ok(Next::Wait);
             }
@@ -258,7 +258,7 @@ impl Driver {
         Ok(plan.look_again.map_or(Next::Wait, Next::After))
     }
 
-    /// Creates a job; one that stands already is fine when it is the owner's. Returns why it can be none, if so.
+    /// Creates a job; success if the owner has it already. Returns why it is invalid, if so.
     async fn create(&self, job: &Value, owner: &str) -> Result<Option<String>, CallError> {
         let made = match writes::create::<Object>(&self.client, job).await {
             Err(error) if error.is_conflict() => {
@@ -272,12 +272,12 @@ impl Driver {
                 match found {
                     Some(found) if own(&found) => found,
                     Some(_) => {
-                        return Ok(Some(format!("the name {name} is taken by a job of somebody else")));
+                        return Ok(Some(format!("a job of another owner has the name {name}")));
                     }
                     None => return Err(error),
                 }
             }
-            // What is no job today is none tomorrow.
+            // An invalid job stays invalid.
             Err(error) if error.code() == Some(UNPROCESSABLE) => return Ok(Some(words_of(&error))),
             made => made?,
         };
@@ -310,7 +310,12 @@ impl Driver {
         match writes::patch(&self.client, &kind.resource(), object, Some("status"), &patch).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => {
-                take(self.state().of(kind), Change::Answer(without_managers(answer?)));
+                let answer = without_managers(answer?);
+                if is_same_but_status(object, &answer) {
+                    take(self.state().of(kind), Change::Answer(answer));
+                } else {
+                    self.changed(kind, Change::Answer(answer));
+                }
                 Ok(())
             }
         }

@@ -1,6 +1,6 @@
-//! What is to be done for one JobFlow: a function of the flow, its templates and its jobs.
+//! The plan of one JobFlow: a pure function of the flow, its templates and its jobs.
 //!
-//! A flow's job is made once all that it depends on has completed. Deliberately absent: clients, clocks.
+//! A flow's job is created once all its dependencies have completed. Deliberately absent: clients, clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::cycle;
 pub(crate) const BY_FLOW: &str = "volcano.sh/createdByJobFlow";
 const BY_TEMPLATE: &str = "volcano.sh/createdByJobTemplate";
 
-/// What is to be done.
+/// The actions for one JobFlow.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FlowPlan {
     /// Whole jobs to create.
     pub create: Vec<Value>,
     /// Names of jobs to delete.
     pub delete: Vec<String>,
-    /// The whole new status, when it differs.
+    /// The whole new status, if it changed.
     pub status: Option<Value>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn job_name(flow: &str, step: &str) -> String {
     format!("{flow}-{step}")
 }
 
-/// Why the flow can never end, if so.
+/// Why the flow can never complete, if so.
 fn problem(steps: &[Step<'_>]) -> Option<String> {
     let names: BTreeSet<&str> = steps.iter().map(|step| step.name).collect();
     if names.len() < steps.len() {
@@ -70,7 +70,7 @@ fn problem(steps: &[Step<'_>]) -> Option<String> {
     cycle::find(&needs).map(|cycle| format!("field spec.flows: {}", cycle::sentence(&cycle)))
 }
 
-/// Why a JobFlow can never end, if so.
+/// Why a JobFlow can never complete, if so.
 pub fn problem_of(flow: &Object) -> Option<String> {
     problem(&steps(flow))
 }
@@ -90,7 +90,7 @@ pub(crate) fn plan(
     }
     let before = flow.status["state"]["phase"].as_str().unwrap_or_default();
     if before == "Succeed" {
-        // What a flow leaves behind stays as it ended.
+        // Remaining jobs of an ended flow stay as they ended.
         if flow.spec["jobRetainPolicy"] == "delete" {
             let live = jobs.values().filter(|job| !job.is_deleting());
             plan.delete = live.map(|job| job.name().to_owned()).collect();

@@ -1,8 +1,8 @@
-//! batch/v1 Job: so many pods at a time until so many have succeeded, by index or by number.
+//! batch/v1 Job: runs `parallelism` pods at a time until `completions` have succeeded, indexed or not.
 //!
-//! Deliberately absent: `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex`, and the
-//! tracking finalizer of the upstream controller; pods that have ended stay until the job is deleted, and
-//! the counts come from them.
+//! Deliberately absent: `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex`, and the tracking
+//! finalizer of the upstream controller; pods that have ended stay until the job is deleted, and are counted
+//! directly.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use fleet_agent_ground::Object;
 use super::{Plan, Pods, count, pod, rfc3339, status, time_left};
 
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
-/// Name of the one component of a batch Job, as bindings and reservations know it.
+/// Name of the only component of a batch Job in bindings and reservations.
 const COMPONENT: &str = "job";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const MANAGER: &str = "kubernetes.io/job-controller";
@@ -85,7 +85,7 @@ pub(crate) fn plan(resource: &ApiResource, job: &Object, pods: &Pods, now: Times
     plan
 }
 
-/// The job and its pods, counted.
+/// The job with counts of its pods.
 struct View<'a> {
     job: &'a Object,
     pods: &'a Pods,
@@ -93,13 +93,13 @@ struct View<'a> {
     completions: Option<i64>,
     indexed: bool,
     active: i64,
-    /// Being deleted and not ended.
+    /// Being deleted and not ended yet.
     terminating: i64,
     ready: i64,
     succeeded: i64,
     failed: i64,
     container_restarts: i64,
-    /// Indexes with a pod that succeeded; of indexed jobs only.
+    /// Indexes with a pod that succeeded; only for indexed jobs.
     done: BTreeSet<i64>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Without a number of completions one success is enough, once the others have ended.
+    /// Without `completions`, one success is enough once the other pods have ended.
     fn is_complete(&self) -> bool {
         match self.completions {
             Some(completions) => self.succeeded >= completions,
@@ -150,8 +150,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Creates pods up to the parallelism and deletes those above it. A pod is replaced when it has ended, as with
-    /// `podReplacementPolicy: Failed`: until then it uses the quota and the places that were counted once.
+    /// Creates pods up to the parallelism and deletes those above it. A pod is replaced after it has ended,
+    /// as with `podReplacementPolicy: Failed`: until then it uses the quota and the place, which were counted
+    /// once.
     fn fill(&self, plan: &mut Plan, resource: &ApiResource) {
         let wanted = match self.completions {
             Some(completions) => self.parallelism.min(completions - self.succeeded),
@@ -160,7 +161,7 @@ impl<'a> View<'a> {
         };
         if self.active > wanted {
             let surplus = usize::try_from(self.active - wanted).unwrap_or(usize::MAX);
-            // The youngest names go; a job without a number of completions lets its pods end.
+            // Pods with the highest names are deleted; a job without `completions` lets its pods end.
             if self.completions.is_some() || self.succeeded == 0 {
                 let mut names: Vec<&str> = active(self.pods).collect();
                 names.sort_by_key(|name| std::cmp::Reverse(number_of(self.job, name)));
@@ -222,7 +223,7 @@ impl<'a> View<'a> {
                 pod::set_env(container, "JOB_COMPLETION_INDEX", &index);
             }
         }
-        // Only a job whose places Fleet has reserved starts as a whole; another one takes what it gets.
+        // Only a job with reserved places starts as a whole; others start pod by pod.
         if job.annotation(RESERVATION_ANNOTATION).is_some() {
             let size = self.completions.map_or(self.parallelism, |c| c.min(self.parallelism));
             pod::mark_gang(&mut made, job, COMPONENT, size);
@@ -298,7 +299,7 @@ fn ranges(indexes: &BTreeSet<i64>) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// A condition in the manner of batch Jobs.
+/// A condition in the form of batch Jobs.
 fn set(status: &mut Value, kind: &str, value: bool, reason: &str, message: &str, now: Timestamp) {
     let value = if value { "True" } else { "False" };
     if status::find(status, kind).is_some_and(|old| old["status"] == value) {

@@ -1,4 +1,4 @@
-//! Deployment and ReplicaSet, in a simple form for members without a controller-manager.
+//! Deployment and ReplicaSet, in a simple form for members without a kube-controller-manager.
 //!
 //! A Deployment keeps one ReplicaSet per pod template, `<deployment>-<hash>`, and rolls by scaling the new
 //! one up at once and the old ones down as new pods become ready. Deliberately absent: surge limits,
@@ -15,11 +15,10 @@ use fleet_agent_ground::Object;
 use super::{Plan, Pods, count, pod};
 
 const HASH_LABEL: &str = "pod-template-hash";
-/// Letters of generated names, as Kubernetes has them: no vowels, so that no words come about.
+/// Letters of generated names, as in Kubernetes: without vowels, to avoid words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The plan of one Deployment: `create` holds ReplicaSets, and `scale` says which replica sets to bring to
-/// which size.
+/// The plan of one Deployment: `create` has ReplicaSets, and `scale` the new sizes of existing ones.
 pub(crate) fn plan_deployment(
     resource: &ApiResource,
     deployment: &Object,
@@ -101,7 +100,7 @@ pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods
     }
     let wanted = usize::try_from(count(&set.spec["replicas"], 1)).unwrap_or(0);
     let mut alive: Vec<_> = pods.values().filter(|pod| !pod.is_deleting() && !pod.is_ended()).collect();
-    // Pods that have ended make room for new ones.
+    // Ended pods are replaced by new ones.
     plan.delete
         .extend(pods.values().filter(|p| p.is_ended() && !p.is_deleting()).map(|p| p.name().to_owned()));
     if alive.len() > wanted {

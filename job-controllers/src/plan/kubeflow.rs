@@ -1,6 +1,6 @@
-//! Jobs of roles and replicas in the manner of the Kubeflow training operator: what is common to
-//! PyTorchJob, TFJob and MPIJob. What differs (environment, when the job runs, when it has succeeded)
-//! stands in the module of each framework.
+//! Jobs of roles and replicas as in the Kubeflow training operator: the common part of PyTorchJob, TFJob and
+//! MPIJob. The differences (environment, when the job runs, when it has succeeded) are in the module of each
+//! framework.
 //!
 //! Deliberately absent: the init container by which the operator makes workers wait for the master's
 //! name (it needs an image from outside), the horizontal autoscaler of elastic jobs, events.
@@ -19,11 +19,10 @@ use super::{
     rfc3339, status, tensorflow, time_left,
 };
 
-/// How many pods of a job are replaced after failures when the job sets no `backoffLimit`; as for batch
-/// Jobs. The training operator would go on without end.
+/// How many pods of a job are replaced after failures by default, as for batch Jobs. The training operator
+/// has no limit.
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
-/// The second replacement of a failed pod waits this long after the failure, each further one twice as
-/// long as the one before; the first does not wait.
+/// Delay of the second replacement of a failed pod; doubles with each further one. The first has no delay.
 const FIRST_RESTART_DELAY: Duration = Duration::from_secs(1);
 const LAST_RESTART_DELAY: Duration = Duration::from_secs(60);
 
@@ -92,7 +91,7 @@ pub(crate) fn plan(
             plan.look_again_in(left);
         }
         let filled = fill(framework, resource, &mut plan, &view, &says, &mut status);
-        // A job whose pods are being replaced shows Restarting until they are.
+        // A job whose pods are being replaced has state Restarting until they are.
         if progress == Progress::Running && filled == Filled::Whole {
             says.set(&mut status, "Running", true, "Running", "running");
         }
@@ -101,7 +100,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// What became of the pods that have failed.
+/// Result for the failed pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filled {
     Whole,
@@ -109,7 +108,7 @@ enum Filled {
     Failed,
 }
 
-/// Creates what lacks, replaces what failed, deletes what is too much.
+/// Creates missing pods, replaces failed ones, deletes excess ones.
 fn fill(
     framework: Framework,
     resource: &ApiResource,
@@ -204,7 +203,7 @@ fn make_pod(
     made["spec"]["restartPolicy"] = match role.restart {
         Restart::Always => "Always",
         Restart::OnFailure => "OnFailure",
-        // The pod shows its exit code once and the controller decides.
+        // The pod shows its exit code once, and the controller decides.
         Restart::Never | Restart::ExitCode => "Never",
     }
     .into();
@@ -252,7 +251,7 @@ fn tally(job: &Object, role: &Role<'_>, pods: &Pods) -> Tally {
     let mut tally = Tally::default();
     for pod in (0..role.replicas).filter_map(|index| pods.get(&role.pod_name(job, index))) {
         match pod.status.phase.as_str() {
-            // A pod that is being deleted while it runs may never show its end.
+            // A pod that is deleted while it runs may never show its end.
             "Running" if pod.is_deleting() => tally.failed += 1,
             "Running" => tally.active += 1,
             "Succeeded" => tally.succeeded += 1,
@@ -303,7 +302,7 @@ pub(super) fn is_ended(status: &Value) -> bool {
 fn succeed(says: &Says<'_>, status: &mut Value) {
     says.set(status, "Succeeded", true, "Succeeded", "successfully completed");
     status["completionTime"] = rfc3339(says.now).into();
-    // Pods that still run are cleaned or left to end; the operator counts them with the job.
+    // Pods that still run are deleted or left to end; the operator counts them with the job.
     for (_, one) in status["replicaStatuses"].as_object_mut().into_iter().flatten() {
         let active = one["active"].as_i64().unwrap_or(0);
         if active > 0 {
@@ -332,12 +331,12 @@ fn suspend(says: &Says<'_>, status: &mut Value, roles: &[Role<'_>]) {
     status["replicaStatuses"] = roles.iter().map(|role| (role.name.to_owned(), json!({}))).collect();
 }
 
-/// After the end: pods by the clean-up policy, then the job by its time to live.
+/// After the end: deletes pods by the clean-up policy, then the job by its time to live.
 fn clean_up(framework: Framework, plan: &mut Plan, job: &Object, pods: &Pods, now: Timestamp) {
     let policy = &job.spec["runPolicy"];
     let clean = policy["cleanPodPolicy"].as_str().unwrap_or(framework.default_clean_pods());
-    // The rest of a gang that has failed would only hold its places, so it ends under every policy; the
-    // operator leaves it running under `None`.
+    // The rest of a failed gang would only hold its places, so it is deleted under every policy; the operator
+    // leaves it running under `None`.
     let failed = status::is_true(&job.status, "Failed");
     let doomed = pods.values().filter(|pod| !pod.is_deleting()).filter(|pod| match clean {
         "All" => true,
@@ -357,7 +356,7 @@ fn clean_up(framework: Framework, plan: &mut Plan, job: &Object, pods: &Pods, no
     }
 }
 
-/// Writes conditions in the operator's words.
+/// Writes conditions with the operator's texts.
 struct Says<'a> {
     framework: Framework,
     job: &'a Object,
@@ -372,7 +371,7 @@ impl Says<'_> {
             _ if kind == "Suspended" || (self.framework == Framework::TensorFlow && kind == "Created") => {
                 self.job.name().to_owned()
             }
-            // The other operators name the namespace, too.
+            // The other operators include the namespace.
             _ => format!("{}/{}", self.job.namespace(), self.job.name()),
         };
         let is = match self.framework {
@@ -394,7 +393,7 @@ impl Says<'_> {
     }
 }
 
-/// How often pods were replaced; kept in an annotation of the job, so that it survives the pods and a
+/// How often pods were replaced; stored in an annotation of the job, so that it survives the pods and a
 /// restart of the controller.
 struct Failures {
     count: i64,
@@ -433,7 +432,7 @@ impl Failures {
         [(RESTARTS_ANNOTATION.to_owned(), text)].into()
     }
 
-    /// How long the replacement of this pod has to wait yet.
+    /// How long the replacement of this pod is still delayed.
     fn wait(&self, pod: &Pod, now: Timestamp) -> Duration {
         if self.count <= 1 {
             return Duration::ZERO;
@@ -444,7 +443,7 @@ impl Failures {
         let waited = now.as_millisecond().saturating_sub(ended.as_millisecond());
         match pod.finished_at() {
             Some(_) => delay.saturating_sub(Duration::from_millis(u64::try_from(waited).unwrap_or(0))),
-            // Without a time of the end nothing says how long ago it was.
+            // Without an end time the delay counts from now.
             None => Duration::ZERO,
         }
     }

@@ -1,7 +1,7 @@
-//! What is to be done for one job, as pure functions of the job, its pods and the time.
+//! The plan of one job: a pure function of the job, its pods and the time.
 //!
-//! Inputs: the job as JSON, the pods whose controller it is, `now`. Output: a `Plan`, which the driver
-//! carries out without choices of its own. Deliberately absent: clients, clocks, random names.
+//! Inputs: the job as JSON, the pods that it controls, `now`. Output: a `Plan`, which the driver carries out
+//! without further decisions. Deliberately absent: clients, clocks, random names.
 
 mod batch;
 mod deployment;

@@ -1,11 +1,10 @@
 //! MPIJob v2beta1: a launcher, workers, the host file by which `mpirun` finds them.
 //!
-//! The launcher is a pod like the others, `<job>-launcher-0`, where the MPI operator makes a batch Job;
-//! so a gang is counted by one rule. Deliberately absent: the ssh key pair of the operator (no crate of
-//! this workspace makes one); jobs whose image brings its keys, or that set
-//! `OMPI_MCA_plm_rsh_agent` to something else than ssh, need none. `launcherCreationPolicy:
-//! WaitForWorkersReady` is not acted on: a gang is bound whole or not at all, so its launcher comes with
-//! its workers.
+//! The launcher is a pod like the others, `<job>-launcher-0`, where the MPI operator creates a batch Job; so
+//! gangs are counted by one rule. Deliberately absent: the operator's ssh key pair (no crate of this
+//! workspace generates one); images with their own keys, or `OMPI_MCA_plm_rsh_agent` set to something else
+//! than ssh, need none. `launcherCreationPolicy: WaitForWorkersReady` has no effect: a gang is bound whole or
+//! not at all, so its launcher is created with its workers.
 
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Roles and replicas of a Kubeflow job, as its plan and its framework read them.
+//! Roles and replicas of a Kubeflow job, as input of its plan.
 
 use fleet_agent_ground::Object;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ impl Framework {
         }
     }
 
-    /// The one value of `runPolicy.managedBy`, beside none, that means this controller.
+    /// The value of `runPolicy.managedBy`, besides none, for this controller.
     pub fn manager(self) -> &'static str {
         match self {
             Self::Mpi => "kubeflow.org/mpi-operator",
@@ -79,7 +79,7 @@ pub(crate) enum Restart {
     Always,
     OnFailure,
     Never,
-    /// By the exit code: 128 and more is worth another try.
+    /// By the exit code: 128 and above is retried.
     ExitCode,
 }
 
@@ -112,7 +112,7 @@ impl Role<'_> {
     }
 }
 
-/// Pods of one role by state.
+/// Number of pods of one role by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub active: i64,
@@ -120,7 +120,7 @@ pub(super) struct Tally {
     pub failed: i64,
 }
 
-/// Where the job stands by the rules of its framework.
+/// State of the job by the rules of its framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Starting,
@@ -128,7 +128,7 @@ pub(super) enum Progress {
     Succeeded,
 }
 
-/// What a framework reads to decide.
+/// Input for the rules of a framework.
 pub(super) struct View<'a> {
     pub job: &'a Object,
     pub roles: &'a [Role<'a>],

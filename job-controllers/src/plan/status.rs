@@ -1,5 +1,5 @@
-//! The status of Kubeflow jobs, written as the training operator writes it: conditions in the order in
-//! which they came about, because kubectl shows the type of the last one as STATE.
+//! The status of Kubeflow jobs as the training operator writes it: conditions in order of occurrence, because
+//! kubectl shows the type of the last one as STATE.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ pub(super) fn find<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-/// Sets a condition and moves it to the end, unless its status and reason stand already. Running and
-/// Restarting exclude each other; an end makes Running false.
+/// Sets a condition and moves it to the end, unless it has this status and reason already. Running and
+/// Restarting exclude each other; an end sets Running to False.
 pub(super) fn set(status: &mut Value, kind: &str, value: bool, reason: &str, message: &str, now: Timestamp) {
     let value = if value { "True" } else { "False" };
     let old = find(status, kind).cloned();

@@ -50,7 +50,7 @@ pub(super) fn furnish(pod: &mut Value, view: &View<'_>, role: &Role<'_>, index: 
     if leads {
         set_label(pod, JOB_ROLE_LABEL, "master");
     }
-    // A job of one pod has no cluster to speak of.
+    // A job of one pod needs no cluster specification.
     if view.total() > 1 {
         let config = json!({
             "cluster": cluster(view),
@@ -79,7 +79,7 @@ pub(super) fn support(resource: &ApiResource, view: &View<'_>) -> Vec<Value> {
     services
 }
 
-/// Addresses by role; evaluators stand beside the cluster.
+/// Addresses by role; evaluators are not part of the cluster.
 fn cluster(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let in_cluster = view.roles.iter().filter(|role| role.name != "Evaluator");
     in_cluster

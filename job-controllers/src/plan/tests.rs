@@ -236,7 +236,7 @@ fn a_pytorch_pod() {
     );
     assert_eq!(
         worker["metadata"]["annotations"],
-        json!({"note": "y", "fleet.dev/gang": "a", "fleet.dev/gang-size": "3", "fleet.dev/reservation": "r"})
+        json!({"note": "y", "fleet.dev/gang": "a-pytorchjob", "fleet.dev/gang-size": "3", "fleet.dev/reservation": "r"})
     );
     let env: Vec<String> = worker["spec"]["containers"][0]["env"]
         .as_array()

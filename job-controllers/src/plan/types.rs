@@ -1,4 +1,4 @@
-//! What a plan is made from and what it says.
+//! Input and output of a plan.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,43 +9,43 @@ use serde_json::Value;
 /// The pods of one job by name.
 pub(crate) type Pods = BTreeMap<String, Arc<Pod>>;
 
-/// Annotation on a job: how many of its pods have been replaced after a failure, and the uids of the
-/// failed ones that still stand, so that none is counted twice: `3 uid,uid`.
+/// Annotation on a job: how many of its pods have been replaced after a failure, and the uids of failed pods
+/// that still exist, so that none is counted twice: `3 uid,uid`.
 pub(crate) const RESTARTS_ANNOTATION: &str = "fleet.dev/pod-restarts";
 
-/// What is to be done for one job. Empty: nothing.
+/// The actions for one job. Empty: nothing.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Annotations of the job that must stand before anything else is done.
+    /// Annotations of the job to write before anything else.
     pub annotations: BTreeMap<String, String>,
-    /// Fields of the job's spec that it did not say.
+    /// Defaults of the job's spec.
     pub spec: Option<Value>,
-    /// Services, ConfigMaps and the like that the pods need; wanted whenever a pod is created.
+    /// Services, ConfigMaps and other objects that the pods need; created before a pod.
     pub support: Vec<Value>,
     /// Whole pods (or ReplicaSets) to create.
     pub create: Vec<Value>,
     /// Names of pods to delete.
     pub delete: Vec<String>,
-    /// Delete what `support` would create, too.
+    /// Also delete the objects of `support`.
     pub delete_support: bool,
-    /// The whole new status, when it differs.
+    /// The whole new status, if it changed.
     pub status: Option<Value>,
-    /// The PodGroup as it should stand, without its status.
+    /// The desired PodGroup, without its status.
     pub pod_group: Option<Value>,
-    /// The PodGroup's whole new status, when it differs.
+    /// The PodGroup's whole new status, if it changed.
     pub pod_group_status: Option<Value>,
     pub delete_pod_group: bool,
-    /// Names of pods that are to be marked as taken away by the controller, before anything else.
+    /// Names of pods to mark as deleted by the controller, before anything else.
     pub mark: Vec<String>,
-    /// The status must stand before anything else but `mark` is done.
+    /// Write the status before anything else but `mark`.
     pub status_first: bool,
-    /// Events whose timeouts run, for the next look; `None`: as before.
+    /// Events whose timeouts run, for the next plan; `None`: unchanged.
     pub delayed: Option<Vec<Delayed>>,
-    /// The Command has had its effect.
+    /// The Command has taken effect.
     pub command_done: bool,
     /// Delete the job itself: its time to live is over.
     pub delete_job: bool,
-    /// Look again after this time, if nothing happens before.
+    /// Reconcile again after this time, if nothing happens before.
     pub look_again: Option<Duration>,
 }
 
@@ -59,7 +59,7 @@ impl Plan {
         self.delete = pods.values().filter(|p| !p.is_deleting()).map(|p| p.name().to_owned()).collect();
     }
 
-    /// Sets the status if it says something new.
+    /// Sets the status if it changed.
     pub fn set_status(&mut self, job: &Object, status: Value) {
         if status != job.status && !(job.status.is_null() && status.as_object().is_some_and(|s| s.is_empty()))
         {
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// An event that a policy's timeout lets stand, kept between looks: of what is gone nothing else tells.
+/// An event with a policy's timeout, kept between plans, because no object may show it any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delayed {
     pub name: &'static str,
@@ -76,7 +76,7 @@ pub(crate) struct Delayed {
     pub task: Option<String>,
     pub exit_code: Option<i64>,
     pub since: Timestamp,
-    /// Version of the job's run that it happened in.
+    /// Version of the job's run in which it happened.
     pub version: i64,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Time left until `seconds` after `start`; zero when it is past, `None` when `start` is unreadable.
+/// Time left until `seconds` after `start`; zero if it is past, `None` if `start` is invalid.
 pub(crate) fn time_left(start: &Value, seconds: i64, now: Timestamp) -> Option<Duration> {
     let start: Timestamp = start.as_str()?.parse().ok()?;
     let end = start.as_millisecond().saturating_add(seconds.saturating_mul(1000));
@@ -93,7 +93,7 @@ pub(crate) fn time_left(start: &Value, seconds: i64, now: Timestamp) -> Option<D
     Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
 }
 
-/// A number of replicas; some templating tools write it as text.
+/// A number of replicas; some templating tools write it as a string.
 pub(crate) fn count(value: &Value, absent: i64) -> i64 {
     let number = match value {
         Value::Number(number) => number.as_i64(),

@@ -1,27 +1,27 @@
-//! Which pods a hollow kubelet takes: as real ones do, it refuses what asks for more than its node has left, in the order in
-//! which it hears of them.
+//! Admission of pods by a hollow kubelet. Like a real one, it refuses pods that request more than their node
+//! has left, in the order in which they arrive.
 
 use std::collections::BTreeMap;
 
 use fleet_resources::{ResourceName, Resources};
 
 use super::{
-    Options,
+    options::{HollowNode, Options},
     pod::{Pod, PodKey},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Admission {
-    /// What each node has left; empty: everything is taken.
+    /// What each node has left; empty: every pod is admitted.
     left: BTreeMap<String, Resources>,
     taken: BTreeMap<PodKey, (String, Resources)>,
-    /// Pods that were refused, and for what.
+    /// Refused pods, and the resource that was missing.
     refused: BTreeMap<PodKey, String>,
 }
 
 impl Admission {
     pub fn new(options: &Options) -> Self {
-        let amounts = |node: &super::HollowNode| {
+        let amounts = |node: &HollowNode| {
             let amounts = node.allocatable.iter().map(|(name, text)| (name.as_str(), text.as_str()));
             (node.name.clone(), Resources::parse(amounts).unwrap_or_default())
         };
@@ -29,7 +29,7 @@ impl Admission {
         Self { left, ..Self::default() }
     }
 
-    /// Takes a pod that is bound; what its node lacks for it.
+    /// Admits a bound pod, or returns the resource that its node lacks.
     pub fn enter(&mut self, pod: &Pod) -> Option<String> {
         let key = pod.key();
         let node = pod.spec.node_name.clone().unwrap_or_default();
@@ -53,7 +53,7 @@ impl Admission {
         self.refused.get(key).cloned()
     }
 
-    /// The pod has ended, or is gone.
+    /// The pod has ended or was deleted.
     pub fn leave(&mut self, key: &PodKey) {
         self.refused.remove(key);
         let Some((node, requests)) = self.taken.remove(key) else { return };

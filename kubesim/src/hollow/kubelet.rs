@@ -1,9 +1,9 @@
 //! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of writes in
 //! flight, no task per pod.
 //!
-//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with grace 0. The
-//! loop's memory only saves work, and a restart loses nothing: the API server has the state of each pod, and a
-//! Running pod found at the start ends when its start time plus its run time has passed.
+//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with grace 0.
+//! The loop's memory only saves work: all state is in the API server. After a restart, a Running pod ends
+//! when its start time plus its run time has passed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,32 +23,32 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    FIELD_MANAGER, Options,
     admission::Admission,
+    options::{FIELD_MANAGER, Options},
     owners::Owners,
     pod::{Phase, Pod, PodKey},
     status,
     timers::Timers,
     watchdog::{Watchdog, is_watched},
 };
-use crate::run_plan::{Ending, RunPlan, RunTime, run_plan};
+use fleet_simulator::run_plan::{Ending, RunPlan, RunTime, run_plan};
 
 /// First wait after a failed write or a broken watch; doubles up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// What is done to a pod next.
+/// The next step for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Write Running and learn the plan.
+    /// Write Running and read the run plan.
     Start,
-    /// Learn the plan of a pod that was Running before this process.
+    /// Read the run plan of a pod that was Running before this process started.
     Resume,
     /// Write Succeeded or Failed.
     Finish,
     /// Write Failed: its watchdog has stopped the containers.
     Stop,
-    /// Write Failed: the node has no room for it.
+    /// Write Failed: the node lacks resources for it.
     Refuse,
     Delete,
 }
@@ -63,7 +63,7 @@ struct Entry {
     ended_at: Option<u64>,
 }
 
-/// A step for the pod of this uid; ignored when that pod is gone by then.
+/// A step for the pod of this uid; ignored if that pod no longer exists.
 struct Due {
     key: PodKey,
     uid: String,
@@ -75,7 +75,7 @@ struct Done {
     result: Result<Written, kube::Error>,
 }
 
-/// What came of a step.
+/// Result of a step.
 enum Written {
     /// The pod runs, by this plan.
     Runs(RunPlan),
@@ -93,7 +93,7 @@ struct Kubelets<'a> {
     timers: Timers<Due>,
     waiting: VecDeque<Due>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// Pods with a watchdog that have not ended, and what their watchdogs have come to.
+    /// Pods with a watchdog that have not ended, and the verdict of their watchdogs.
     watched: BTreeSet<PodKey>,
     verdict: Verdict,
     admission: Admission,
@@ -121,7 +121,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         kubelets.fill();
         let next_due = kubelets.timers.next();
         let dog = if kubelets.watched.is_empty() {
-            // The next pod's watchdog begins anew.
+            // The next pod's watchdog starts from the beginning.
             if let Some(watchdog) = watchdog.take() {
                 watchdog.end();
             }
@@ -165,7 +165,7 @@ async fn judged(watchdog: Option<&mut Watchdog>) -> Verdict {
     }
 }
 
-/// The watch, tried again after a wait that doubles and is the same in every run.
+/// The watch, retried with exponential backoff without jitter.
 fn pod_events(client: Client) -> impl Stream<Item = watcher::Event<Pod>> {
     let source = Box::pin(watcher(Api::<Pod>::all(client), watcher::Config::default()));
     futures::stream::unfold((source, FIRST_RETRY), |(mut source, mut wait)| async move {
@@ -201,7 +201,7 @@ impl Kubelets<'_> {
         }
     }
 
-    /// What the watchdogs have come to: pods begin when they are content and are stopped when the lease lapses.
+    /// A new verdict of the watchdogs: pods start when the lease holds and are stopped when it lapses.
     fn judged(&mut self, verdict: Verdict) {
         if std::mem::replace(&mut self.verdict, verdict) == verdict {
             return;
@@ -252,7 +252,7 @@ impl Kubelets<'_> {
         let step = match (deleting, entry.pod.phase(), entry.step) {
             (true, _, Some(Step::Delete)) => None,
             (true, ..) => Some(Step::Delete),
-            // Its containers begin when its watchdog is content.
+            // Its containers start when its watchdog sees a valid lease.
             (false, Phase::Pending, None) if watched && self.verdict != Verdict::Content => None,
             // It began just before the lease lapsed.
             (false, Phase::Running, step)
@@ -262,7 +262,7 @@ impl Kubelets<'_> {
             }
             (false, Phase::Pending, None) => Some(Step::Start),
             (false, Phase::Running, None) => Some(Step::Resume),
-            // A late write of its start has undone its end: as a kubelet does, it writes again what it knows.
+            // A late write of its start has overwritten its end. Like a kubelet, it writes the end again.
             (false, Phase::Running, Some(step @ (Step::Finish | Step::Stop)))
                 if entry.ended_at.is_some_and(|ended| version(&entry.pod).is_some_and(|now| now > ended)) =>
             {
@@ -285,7 +285,7 @@ impl Kubelets<'_> {
         }
     }
 
-    /// What a pod that runs may still take until it must have ended.
+    /// How long a terminating pod may still run.
     fn grace_left(&self, key: &PodKey) -> Option<Duration> {
         let pod = &self.pods.get(key).filter(|_| self.options.lingering)?.pod;
         let until = pod.metadata.deletion_timestamp.as_ref().filter(|_| pod.phase() == Phase::Running)?;
@@ -313,7 +313,8 @@ impl Kubelets<'_> {
     fn take_due(&mut self) {
         let now = Instant::now();
         while let Some(mut due) = self.timers.pop_due(now) {
-            // The status was written and only the plan is missing: a second start would move its time.
+            // The status was written and only the run plan is missing: a second start would change its start
+            // time.
             if due.step == Step::Start
                 && self.live(&due).is_some_and(|entry| entry.pod.phase() == Phase::Running)
             {
@@ -321,11 +322,11 @@ impl Kubelets<'_> {
             }
             let over = |entry: &Entry| match entry.step {
                 Some(Step::Delete) => due.step != Step::Delete,
-                // What was stopped does not finish.
+                // A stopped pod does not finish.
                 Some(Step::Stop) => due.step != Step::Stop,
                 _ => false,
             };
-            // A pod of the same name may stand there by now: nothing of this is about it.
+            // A pod with the same name may exist by now; this result is not about it.
             if self.live(&due).is_some_and(|entry| !over(entry)) {
                 if let Some(entry) = self.pods.get_mut(&due.key) {
                     entry.step = Some(due.step);
@@ -376,7 +377,7 @@ impl Kubelets<'_> {
             return;
         };
         match result {
-            // Gone already; the watch will say so.
+            // Deleted already; the watch will report it.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => {
                 tracing::debug!(pod = %due.key.name, step = ?due.step, %error, "tried again later");
@@ -401,7 +402,7 @@ impl Kubelets<'_> {
     }
 }
 
-/// Versions of the embedded server are numbers that grow.
+/// Versions of the embedded server are increasing numbers.
 fn version(pod: &Pod) -> Option<u64> {
     pod.metadata.resource_version.as_deref()?.parse().ok()
 }
@@ -415,7 +416,7 @@ fn remaining(start: Option<&str>, run_time: Duration, now: Timestamp) -> Duratio
     run_time.saturating_sub(passed)
 }
 
-/// One step with all it needs, so that it runs without the loop's state.
+/// One step with all its inputs, so that it runs without the loop's state.
 struct Work {
     client: Client,
     owners: Owners,
@@ -425,7 +426,7 @@ struct Work {
     plan: Option<RunPlan>,
     node_index: Option<usize>,
     now: Timestamp,
-    /// What the node lacks for it.
+    /// The resource that the node lacks.
     short: Option<String>,
 }
 

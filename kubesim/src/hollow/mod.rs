@@ -1,13 +1,14 @@
 //! Hollow nodes and their kubelets for one member.
 //!
-//! Inputs: a client of the member, the nodes to stand up, a default run time. Pods bound to these nodes
-//! become Running, then Succeeded or Failed by the rules of [`crate::run_plan`]. All state is in the API
-//! objects, so a restart goes on where it was. Deliberately absent: binding pods to nodes, images,
-//! volumes, logs, probes.
+//! Inputs: a client of the member, the nodes to create, a default run time. Pods bound to these nodes become
+//! Running, then Succeeded or Failed by the rules of [`fleet_simulator::run_plan`]. All state is in the API
+//! objects, so a restart continues where it stopped. Not here: binding pods to nodes, images, volumes, logs,
+//! probes.
 
 mod admission;
 mod kubelet;
 mod nodes;
+mod options;
 mod owners;
 pub(crate) mod pod;
 pub(crate) mod status;
@@ -16,145 +17,17 @@ mod watchdog;
 
 pub(crate) use kubelet::sleep_until;
 pub(crate) use nodes::node;
+pub use options::{Clock, FIELD_MANAGER, HollowNode, NodeSpec, Options};
 pub use watchdog::Containers;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-
 use futures::future::BoxFuture;
-use jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::run_plan::RunTime;
-
-/// Field manager of everything hollow kubelets write.
-pub const FIELD_MANAGER: &str = "hollow-kubelet";
-/// Pods a node holds, as kubelets have it by default.
-const PODS_PER_NODE: i64 = 110;
-/// Writes in flight at once per member; above this the server only queues them.
-const DEFAULT_CONCURRENCY: usize = 64;
-/// A heartbeat nobody acts on inside one process; slow, so that an idle fleet stays idle.
-const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(300);
-
-/// Where wall time comes from; replaced in tests that run on a paused clock.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self::new(Timestamp::now)
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
-
-/// The nodes of one member, all alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSpec {
-    pub count: usize,
-    /// Kubernetes quantity.
-    pub cpu: String,
-    /// Kubernetes quantity.
-    pub memory: String,
-    /// `nvidia.com/gpu` per node; 0 leaves the resource out.
-    pub gpus: u32,
-    /// Added to every node.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// One node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HollowNode {
-    pub name: String,
-    /// Kubernetes quantities by resource, `pods` among them.
-    pub allocatable: BTreeMap<String, String>,
-    pub labels: BTreeMap<String, String>,
-    /// As a Node's `spec.taints` has them.
-    pub taints: Vec<serde_json::Value>,
-}
-
-impl NodeSpec {
-    fn nodes(&self, cluster: &str) -> Vec<HollowNode> {
-        let mut allocatable = BTreeMap::from([
-            ("cpu".to_string(), self.cpu.clone()),
-            ("memory".to_string(), self.memory.clone()),
-            ("pods".to_string(), PODS_PER_NODE.to_string()),
-        ]);
-        if self.gpus > 0 {
-            allocatable.insert("nvidia.com/gpu".to_string(), self.gpus.to_string());
-        }
-        let node = |index| HollowNode {
-            name: format!("{cluster}-node-{index}"),
-            allocatable: allocatable.clone(),
-            labels: self.labels.clone(),
-            taints: Vec::new(),
-        };
-        (0..self.count).map(node).collect()
-    }
-}
-
-/// How the hollow part of one member runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Name of the cluster: what `sim.fleet.dev/fail-on` names.
-    pub cluster: String,
-    pub nodes: Vec<HollowNode>,
-    /// Run time of a job's pod that no annotation speaks for.
-    pub default_run_time: RunTime,
-    /// Period of node leases; `None` writes no heartbeats.
-    pub heartbeat: Option<Duration>,
-    /// Writes in flight at once.
-    pub concurrency: usize,
-    /// Pods that are asked to end take all of the time they were given; else they end at once.
-    pub lingering: bool,
-    /// Pods that ask for more than their node has left are refused, as a kubelet refuses them.
-    pub admission: bool,
-    pub clock: Clock,
-    /// Given to the next life of the kubelets, too.
-    pub containers: Containers,
-}
-
-impl Options {
-    /// Equal nodes named `<cluster>-node-<index>`.
-    pub fn new(cluster: impl Into<String>, nodes: NodeSpec, default_run_time: RunTime) -> Self {
-        let cluster = cluster.into();
-        let nodes = nodes.nodes(&cluster);
-        Self::with_nodes(cluster, nodes, default_run_time)
-    }
-
-    pub fn with_nodes(cluster: impl Into<String>, nodes: Vec<HollowNode>, default_run_time: RunTime) -> Self {
-        Self {
-            cluster: cluster.into(),
-            nodes,
-            default_run_time,
-            heartbeat: Some(DEFAULT_HEARTBEAT),
-            concurrency: DEFAULT_CONCURRENCY,
-            lingering: false,
-            admission: false,
-            clock: Clock::default(),
-            containers: Containers::default(),
-        }
-    }
-}
-
-/// Stands up the nodes and runs their kubelets until `shutdown` is cancelled.
+/// Creates the nodes and runs their kubelets until `shutdown` is cancelled.
 ///
 /// # Errors
-/// Only when a node cannot be written at all; a server that is away later is waited for.
+/// Only if a node cannot be written at all; if the server becomes unavailable later, requests are retried.
 pub fn run(
     client: Client,
     options: Options,

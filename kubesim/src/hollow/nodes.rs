@@ -1,4 +1,4 @@
-//! Hollow nodes: created once, corrected when they differ from the spec, kept alive by a slow lease.
+//! Hollow nodes: created once, corrected when they differ from the spec, with a lease that is renewed slowly.
 
 use std::time::Duration;
 
@@ -12,16 +12,19 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{FIELD_MANAGER, HollowNode, Options, status};
+use super::{
+    options::{FIELD_MANAGER, HollowNode, Options},
+    status,
+};
 
 /// Nodes written at once while a member starts.
 const CONCURRENT_NODES: usize = 16;
 /// Namespace of node leases, as kubelets have it.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// What kubelets ask for; only a reader of the lease looks at it.
+/// As of a real kubelet.
 const LEASE_DURATION: Duration = Duration::from_secs(40);
 
-/// Makes the nodes that are missing and corrects those that differ.
+/// Creates the nodes that are missing and corrects those that differ.
 ///
 /// # Errors
 /// When a node could not be read or written; names the node.
@@ -125,8 +128,8 @@ pub(crate) fn node(options: &Options, index: usize, version: &str) -> Value {
     })
 }
 
-/// Writes the leases of all nodes, at once and then every period. Failures are logged: the next round
-/// repairs them, and nothing in the fleet is lost by a late heartbeat.
+/// Writes the leases of all nodes, at once and then every period. Failures are logged and retried in the next
+/// period; a late heartbeat does no harm.
 pub async fn heartbeats(client: &Client, options: &Options, shutdown: &CancellationToken) {
     let Some(period) = options.heartbeat else {
         return;

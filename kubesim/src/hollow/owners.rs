@@ -13,9 +13,9 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
-use crate::run_plan::Annotations;
+use fleet_simulator::run_plan::Annotations;
 
-/// Jobs remembered; a member with more jobs alive at once asks some of them twice.
+/// Jobs remembered; with more jobs alive at once, some are read twice.
 const REMEMBERED: usize = 4096;
 
 /// Answers by owner uid. Cheap to clone; all clones share the answers.
@@ -31,10 +31,10 @@ struct Known {
 }
 
 impl Owners {
-    /// The annotations of `owner`; none when it is gone or of an unknown kind.
+    /// The annotations of `owner`; none if it was deleted or is of an unknown kind.
     ///
     /// # Errors
-    /// When the server did not answer; the caller tries again later.
+    /// The server did not answer; the caller retries.
     pub async fn annotations(
         &self,
         client: &Client,

@@ -7,7 +7,7 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::run_plan::Nature;
+use fleet_simulator::run_plan::Nature;
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Pod {
@@ -62,7 +62,7 @@ pub struct PodStatus {
     pub phase: Option<String>,
     #[serde(default)]
     pub start_time: Option<String>,
-    /// When a pod has conditions already (its scheduler's), they are kept.
+    /// Existing conditions of a pod (from its scheduler) are kept.
     #[serde(default)]
     pub conditions: Vec<Value>,
     #[serde(default, rename = "podIP")]
@@ -99,8 +99,8 @@ impl kube::Resource for Pod {
 }
 
 impl Container {
-    /// Its command line is that of a process which serves others and never ends by itself: a login server in
-    /// the foreground, a parameter server.
+    /// Its command line is that of a server that never ends by itself: sshd in the foreground, or a parameter
+    /// server.
     fn is_daemon(&self) -> bool {
         const DAEMONS: [&str; 2] = ["sshd -D", "--job_name=ps "];
         self.command.iter().chain(&self.args).any(|line| DAEMONS.iter().any(|mark| line.contains(mark)))
@@ -114,7 +114,7 @@ pub struct PodKey {
     pub name: String,
 }
 
-/// What the store says a pod is in.
+/// Phase of a stored pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Pending,
@@ -142,8 +142,7 @@ impl Pod {
         }
     }
 
-    /// Pods of workloads that never end by themselves, and bare pods that would be restarted for ever,
-    /// are services.
+    /// Pods of workloads that never end by themselves, and bare pods that restart forever, are services.
     pub fn nature(&self) -> Nature {
         const SERVICES: [&str; 4] = ["ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"];
         if self.spec.containers.iter().any(Container::is_daemon) {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pod::{Container, Pod};
-use crate::run_plan::Ending;
+use fleet_simulator::run_plan::Ending;
 
 /// Kubernetes times have whole seconds.
 pub fn time_text(at: Timestamp) -> String {
@@ -66,7 +66,7 @@ pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
     patch
 }
 
-/// Pending to Failed: the node has no room for it.
+/// Pending to Failed: the node lacks resources for it.
 pub fn refused(pod: &Pod, short: &str) -> Value {
     json!({
         "metadata": {"uid": pod.uid()},
@@ -88,7 +88,7 @@ fn init_statuses(pod: &Pod, started: &str, now: &str, running: bool) -> Vec<Valu
     pod.spec.init_containers.iter().map(status).collect()
 }
 
-/// The four conditions of a kubelet. What the store has with the same status keeps its time.
+/// The four conditions of a kubelet. A condition whose status does not change keeps its transition time.
 fn conditions(pod: &Pod, now: &str, ready: bool, reason: Option<&str>) -> Vec<Value> {
     let wanted =
         [("PodScheduled", true), ("Initialized", true), ("ContainersReady", ready), ("Ready", ready)];
@@ -136,9 +136,9 @@ pub fn host_ip(node_index: usize) -> String {
     format!("192.168.{}.{}", (node_index / 250) % 256, node_index % 250 + 1)
 }
 
-/// An address in 10.0.0.0/8 that follows from the uid, so that a restart finds the same.
+/// An address in 10.0.0.0/8 derived from the uid, so that it is the same after a restart.
 fn pod_ip(uid: &str) -> String {
-    // FNV-1a: spreads well enough for addresses nobody routes to.
+    // FNV-1a: good enough for addresses that are never routed.
     let hash =
         uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let [_, a, b, c] = hash.to_be_bytes();

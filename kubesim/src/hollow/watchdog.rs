@@ -1,7 +1,7 @@
 //! The hollow form of the watchdog container: one watch of the member's lease for all hollow pods with the side
 //! container, judged by the same rules as the real one.
 //!
-//! A pod of a watched job starts once a renewal of the lease was seen to happen, and is stopped when the lease
+//! A pod with a watchdog starts once a renewal of the lease was observed, and is stopped when the lease
 //! lapses. It has then failed, like a pod whose containers are killed.
 
 use std::{
@@ -25,7 +25,7 @@ pub fn is_watched(pod: &Pod) -> bool {
     pod.spec.init_containers.iter().any(|container| container.name == CONTAINER)
 }
 
-/// What outlives a kubelet: the side containers run on while it is away, and go on from what they have seen.
+/// Survives a restart of the kubelet: the side containers keep running and remember what they have seen.
 #[derive(Clone, Debug, Default)]
 pub struct Containers(Arc<Mutex<Option<Seen>>>);
 
@@ -46,14 +46,14 @@ pub struct Watchdog {
     leases: Api<Lease>,
     containers: Containers,
     seen: Seen,
-    /// A verdict of an earlier life of the kubelet stands and was not told to this one.
+    /// There is a verdict from before the kubelet's restart that the new one has not handled.
     is_untold: bool,
     ask_at: Instant,
     asking: Option<BoxFuture<'static, (Duration, Option<Renewal>)>>,
 }
 
 impl Watchdog {
-    /// Goes on with the containers that run, or begins with the first.
+    /// Continues with the running containers, or starts with the first.
     pub fn new(client: &Client, containers: &Containers) -> Self {
         let now = Instant::now();
         let running = containers.seen().clone();
@@ -80,7 +80,7 @@ impl Watchdog {
         *self.containers.seen() = None;
     }
 
-    /// Waits for the next answer, or for the moment at which the verdict may change by itself. Nothing is lost when
+    /// Waits for the next answer, or until the verdict may change by itself. Cancel-safe.
     /// it is dropped.
     pub async fn next(&mut self) {
         if std::mem::take(&mut self.is_untold) {

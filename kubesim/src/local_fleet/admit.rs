@@ -48,7 +48,8 @@ pub async fn prepare_hub(hub: &Client) -> Result<(), AdmitError> {
     Ok(())
 }
 
-/// Puts a member's account, rights and Cluster on the hub, as `fleet join` does; `access` where it can be reached.
+/// Creates a member's account, rights and Cluster on the hub, as `fleet join` does; `access` is its address,
+/// if it has one.
 ///
 /// # Errors
 /// The hub refuses one.

@@ -1,8 +1,8 @@
-//! What stands for a member on the hub: a cluster that reports room, and says of each job that it has ended when its run
-//! time is over.
+//! Replaces a member on the hub: reports a cluster with capacity, and reports the end of each job when its
+//! run time has passed.
 //!
-//! Nothing runs and nothing is reserved: it is for measuring admission alone, as harnesses of queues do. Run times are those of
-//! [`crate::run_plan`]. Deliberately absent: jobs that fail, and every kind but the batch Job.
+//! Nothing runs and nothing is reserved. This measures admission alone, as benchmarks of queues do. Run times
+//! are those of [`fleet_simulator::run_plan`]. Not here: jobs that fail, and every kind but the batch Job.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,22 +20,21 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::MemberSpec;
-use crate::{
-    hollow::{sleep_until, timers::Timers},
-    run_plan::{Nature, RunTime, run_plan},
-};
+use fleet_simulator::run_plan::{Nature, RunTime, run_plan};
 
-/// Who renews the lease.
+use super::MemberSpec;
+use crate::hollow::{sleep_until, timers::Timers};
+
+/// Holder of the lease.
 const MANAGER: &str = "stand-in";
 /// How often the lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// Writes on their way.
+/// Writes in flight.
 const AT_ONCE: usize = 64;
-/// Pause before the hub is asked again for what it refused.
+/// Wait before a refused write is retried.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What is due of one Work, by name and uid.
+/// A status write for a Work, by name and uid.
 struct Due {
     name: String,
     uid: String,
@@ -46,7 +45,7 @@ struct Due {
 /// Runs until `shutdown` is cancelled.
 ///
 /// # Errors
-/// The hub does not take the cluster's report.
+/// The hub refuses the cluster's report.
 pub async fn run(
     hub: Client,
     member: MemberSpec,
@@ -94,7 +93,7 @@ pub async fn run(
     }
 }
 
-/// What the cluster has, all of it free.
+/// The capacity of the cluster, all of it free.
 async fn report(hub: &Client, member: &MemberSpec) -> anyhow::Result<()> {
     let node = Resources::parse([("cpu", member.cpu.as_str()), ("memory", &member.memory), ("pods", "110")])?;
     let nodes = i64::try_from(member.nodes)?;
@@ -119,7 +118,7 @@ async fn renew(leases: &Api<Lease>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the status of a Work says once its job has run.
+/// The status of a Work whose job has run.
 fn end(work: &Work, default: RunTime) -> (Duration, Due) {
     let manifest = work.spec.workload.manifests.first().cloned().unwrap_or_default();
     let own: BTreeMap<String, String> =
@@ -136,7 +135,7 @@ fn end(work: &Work, default: RunTime) -> (Duration, Due) {
         json!({"type": of, "status": "True", "reason": "CompletionsReached", "message": "",
             "lastProbeTime": over, "lastTransitionTime": over})
     };
-    // As a job controller says it: a server refuses an end without its criteria.
+    // As a job controller writes it: a server refuses an end without its criteria.
     let ended = json!({"startTime": began, "completionTime": over, "succeeded": 1,
         "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]});
     let status = json!({
@@ -164,7 +163,7 @@ fn let_go(work: &Work) -> Due {
     }
 }
 
-/// What has to be written again.
+/// Returns what must be written again.
 async fn write(works: Api<Work>, due: Due) -> Option<Due> {
     let patch = Patch::Merge(&due.patch);
     let answer = match due.status {

@@ -15,31 +15,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{MemberSpec, StartError};
 
-/// What this program keeps in a data directory, at the top of it. A directory that holds other files too keeps those
-/// as they are.
+/// What this program keeps at the top of a data directory. Other files in the directory are left alone.
 const OWN: [&str; 6] = ["fleet.json", "lock", "kubeconfig", "bin", "hub", "members"];
-/// How long a process that was killed may take to let go of the directory.
+/// How long a killed process may take to release the directory.
 const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A data directory held by this process; let go when dropped.
+/// A data directory locked by this process; released when dropped.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
     _lock: File,
 }
 
-/// What a data directory remembers of its fleet.
+/// The part of the fleet's spec that is stored in the data directory.
 #[derive(Debug, Serialize, Deserialize)]
 struct Remembered {
     members: Vec<MemberSpec>,
 }
 
 impl Home {
-    /// Opens or makes `path` and takes its lock.
+    /// Opens or creates `path` and takes its lock.
     ///
     /// # Errors
-    /// The directory cannot be made or written, or another process holds it.
+    /// The directory cannot be created or written, or another process holds the lock.
     pub fn open(path: &Path) -> Result<Self, StartError> {
         let unusable = |error: std::io::Error| StartError::Directory {
             path: path.to_path_buf(),
@@ -61,7 +60,7 @@ impl Home {
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { path: path.to_path_buf(), _lock: lock }),
-                // A holder that was killed lets go only when its last write to the disk has ended.
+                // A killed process releases the lock only when its last write to the disk has ended.
                 Err(TryLockError::WouldBlock) if asked.elapsed() < HOLDER_GOES_WITHIN => {
                     std::thread::sleep(ASK_AGAIN);
                 }
@@ -73,9 +72,9 @@ impl Home {
         }
     }
 
-    /// Whether a process holds this data directory now: a fleet runs there.
+    /// Whether a process holds the lock of this data directory: a fleet runs there.
     pub fn is_held(path: &Path) -> bool {
-        // Shared, and let go at once: a start at this moment tries again.
+        // A shared lock, released at once: a start at this moment retries.
         match File::open(path.join("lock")).map(|lock| lock.try_lock_shared()) {
             Ok(tried) => matches!(tried, Err(TryLockError::WouldBlock)),
             Err(_) => false,
@@ -92,6 +91,11 @@ impl Home {
 
     pub fn member_data(&self, name: &str) -> PathBuf {
         self.path.join("members").join(name)
+    }
+
+    /// The run log of this fleet.
+    pub fn run_log(&self) -> PathBuf {
+        self.path.join("run.jsonl")
     }
 
     pub fn hub_kubeconfig(&self) -> PathBuf {
@@ -119,7 +123,7 @@ impl Home {
         Ok(Some(remembered.members))
     }
 
-    /// Remembers the members for the next start.
+    /// Stores the members for the next start.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -129,7 +133,7 @@ impl Home {
         self.write_private(&self.path.join("fleet.json"), &format!("{text}\n"))
     }
 
-    /// Writes a file only its owner may read; a reader never sees half of it, and an unchanged one is not written.
+    /// Writes a file that only its owner may read, atomically; an unchanged file is not written.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,8 +1,8 @@
 //! A hub and its members in one process: API servers, controller, agents and hollow nodes.
 //!
-//! Inputs: a [`FleetSpec`]. The parts talk as they do in production, through API servers only; here
-//! their clients call the servers' routers without a socket. Deliberately absent: anything that only
-//! works because the parts share a process.
+//! Inputs: a [`FleetSpec`]. The parts communicate as in production, through API servers only; here their
+//! clients call the servers' routers without a socket. Not here: anything that only works because the parts
+//! share a process.
 
 mod admit;
 mod ends;
@@ -15,6 +15,7 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -24,9 +25,10 @@ use fleet_api::{
     names,
 };
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
+use fleet_metrics::{Exposed, Process};
 use futures::future::BoxFuture;
 use kube::Client;
-use member_agent::{JobController, Webhook};
+use member_agent::{AgentMetrics, JobController, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -38,16 +40,17 @@ pub use spec::{FleetSpec, Listen, MemberSpec};
 
 use crate::{hollow, standins};
 
-/// How long the parts may take to end before they are left behind.
+/// How long the parts may take to end before they are abandoned.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Nobody shares the fields of what these make: who owns them need not be written with each change.
+/// Nothing else writes the fields of these managers' objects, so managedFields need not be written with each
+/// change.
 const UNTRACKED: [&str; 3] = [names::CONTROLLER_MANAGER, names::AGENT_MANAGER, hollow::FIELD_MANAGER];
 
 /// Provider of every member.
 const PROVIDER: &str = "fleet-up";
 
-/// Why a fleet did not start. Each text says what to do.
+/// Why a fleet did not start. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(
@@ -64,7 +67,7 @@ pub enum StartError {
     Port { port: u16, of: String, message: String, members: usize, needed: usize },
     #[error("{of}: {message}")]
     Server { of: String, message: String },
-    #[error("members: found none; allowed is 1 or more")]
+    #[error("members: found none; allowed: 1 or more")]
     NoMembers,
 }
 
@@ -72,18 +75,20 @@ pub enum StartError {
 pub struct LocalFleet {
     hub: Part,
     members: BTreeMap<String, Part>,
-    /// Order of the spec, in which tables and texts name the members.
+    /// In the order of the spec, in which tables and messages list the members.
     names: Vec<String>,
-    /// Nodes each member is to have.
+    /// Number of nodes of each member.
     nodes: BTreeMap<String, i64>,
     home: Option<Home>,
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
+    of_controller: fleet_controller::Metrics,
+    of_agents: AgentMetrics,
     /// The first task that ended with an error.
     failure: watch::Receiver<Option<String>>,
 }
 
-/// One API server and how to reach it.
+/// One API server and its address.
 struct Part {
     server: ApiServer,
     served: Option<Server>,
@@ -105,7 +110,7 @@ impl LocalFleet {
         Self::start_in(spec, home).await
     }
 
-    /// As [`Self::start`], in a directory this process holds already.
+    /// As [`Self::start`], in a directory that this process has locked already.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -120,7 +125,7 @@ impl LocalFleet {
         if let Some(home) = &home {
             home.remember(&spec.members)?;
         }
-        // Each in a task of its own: opening a store is work for a processor.
+        // Each in a task of its own: opening a store uses a processor.
         let (hub_crds, member_crds) = (crds::definitions(Side::Hub), crds::definitions(Side::Member));
         let mut opening = Vec::new();
         for (offset, name) in
@@ -130,7 +135,7 @@ impl LocalFleet {
                 0 => (hub_crds.clone(), home.as_ref().map(Home::hub_data)),
                 _ => (member_crds.clone(), home.as_ref().map(|home| home.member_data(name))),
             };
-            // Whoever comes over the network says who they are; the parts in this process come by the router.
+            // Callers over the network authenticate; the parts in this process call the router directly.
             let untracked = UNTRACKED.map(str::to_string).into();
             let config = Config { data_dir, crds, access: Access::Rbac, untracked, ..Config::default() };
             let listen = listen_at(spec.listen, offset);
@@ -177,17 +182,28 @@ impl LocalFleet {
             home,
             shutdown: CancellationToken::new(),
             tasks: JoinSet::new(),
+            of_controller: fleet_controller::Metrics::default(),
+            of_agents: AgentMetrics::default(),
             failure: watch::channel(None).1,
         };
         fleet.spawn_parts(&spec);
         Ok(fleet)
     }
 
+    /// A fleet with a directory keeps a log there; it starts even if the log cannot be opened.
+    fn run_log(&self) -> Option<fleet_controller::RunLog> {
+        let path = self.home.as_ref()?.run_log();
+        let kept = fleet_controller::RunLog::keep(&path, fleet_controller::RUN_LOG_SIZE);
+        kept.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no run log is kept")).ok()
+    }
+
     fn spawn_parts(&mut self, spec: &FleetSpec) {
         let (report, failure) = watch::channel(None);
         self.failure = failure;
         let hub = self.hub.client.clone();
-        let controller = fleet_controller::run(hub, Default::default(), self.shutdown.clone());
+        let metrics = self.of_controller.clone();
+        let options = fleet_controller::Options { metrics, run_log: self.run_log(), ..Default::default() };
+        let controller = fleet_controller::run(hub, options, self.shutdown.clone());
         self.spawn("fleet-controller".to_string(), report.clone(), controller);
         for member in &spec.members {
             let Some(part) = self.members.get(&member.name) else {
@@ -202,6 +218,7 @@ impl LocalFleet {
             }
             let mut options = agent_options(member, part);
             options.scheduler_conf.clone_from(&spec.scheduler_conf);
+            options.metrics = self.of_agents.clone();
             let nodes = hollow::NodeSpec {
                 count: member.nodes,
                 cpu: member.cpu.clone(),
@@ -276,6 +293,12 @@ impl LocalFleet {
         self.hub.served.as_ref().map(|served| served.kubeconfig("fleet"))
     }
 
+    /// Metrics of this process, the controller and the agents.
+    pub fn metrics(&self) -> Vec<Arc<dyn Exposed>> {
+        let process = Process::new("fleet", env!("CARGO_PKG_VERSION"));
+        vec![Arc::new(process), Arc::new(self.of_controller.clone()), Arc::new(self.of_agents.clone())]
+    }
+
     /// The first part that ended with an error, as a sentence; waits until there is one.
     pub async fn failed(&self) -> String {
         let mut failure = self.failure.clone();
@@ -329,7 +352,8 @@ impl Part {
     }
 }
 
-/// What an administrator does before agents come: the bounds of the hub, and each member's place in it.
+/// The administrator's setup before the agents start: admission policies of the hub, and each member's
+/// objects.
 async fn admit_all(
     hub: &Part,
     members: &BTreeMap<String, Part>,
@@ -395,7 +419,7 @@ fn listen_at(listen: Listen, offset: usize) -> Option<SocketAddr> {
     }
 }
 
-/// Says which port is taken before anything is opened or written.
+/// Reports a port in use before anything is opened or written.
 ///
 /// # Errors
 /// The first port that cannot be listened on.

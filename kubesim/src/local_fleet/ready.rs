@@ -8,7 +8,7 @@ use kube::{Api, api::ListParams};
 
 use super::LocalFleet;
 
-/// How often the hub is asked while a fleet starts; in process, so the asking is cheap.
+/// How often the hub is asked while a fleet starts; cheap because it is in process.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a fleet is not ready.
@@ -76,7 +76,7 @@ impl LocalFleet {
                 return Some(format!("cluster {name:?} has not reported its capacity"));
             }
         }
-        // Last, because it is true of a member whose agent has reported.
+        // Last, because it holds for every member whose agent has reported.
         for name in self.members() {
             if let Some(client) = self.member(name)
                 && let Err(error) = client.apiserver_version().await

@@ -1,4 +1,4 @@
-//! What was asked of an API server, from its own count.
+//! The requests to an API server, by its own count.
 //!
 //! Inputs: `apiserver_request_total` of `/metrics`, which the embedded server and a real one both have.
 
@@ -34,7 +34,7 @@ impl Asked {
 pub struct Requests(pub BTreeMap<Asked, u64>);
 
 impl Requests {
-    /// What the server has counted since it started.
+    /// The requests that the server has counted since it started.
     ///
     /// # Errors
     /// No answer, or one without the count.
@@ -50,7 +50,7 @@ impl Requests {
         Ok(Self(counts))
     }
 
-    /// Those since `earlier`.
+    /// The requests since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |(asked, count): (&Asked, &u64)| {
             let before = earlier.0.get(asked).copied().unwrap_or(0);
@@ -59,7 +59,7 @@ impl Requests {
         Self(self.0.iter().filter_map(less).collect())
     }
 
-    /// Of those that `wanted` names.
+    /// The number of requests that match `wanted`.
     pub fn count(&self, wanted: impl Fn(&Asked) -> bool) -> u64 {
         self.0.iter().filter(|(asked, _)| wanted(asked)).map(|(_, count)| count).sum()
     }

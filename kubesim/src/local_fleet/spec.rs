@@ -4,25 +4,27 @@ use std::{net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{run_plan::RunTime, standins::tenants::Tenants};
+use fleet_simulator::RunTime;
+
+use crate::standins::tenants::Tenants;
 
 /// A hub and its members in one process.
 #[derive(Clone, Debug)]
 pub struct FleetSpec {
     /// At least one.
     pub members: Vec<MemberSpec>,
-    /// Where everything is kept; `None` keeps it in memory.
+    /// Directory for all data; `None` keeps it in memory.
     pub data_dir: Option<PathBuf>,
     pub listen: Listen,
-    /// Run time of a job's pod that no annotation speaks for.
+    /// Run time of a job's pod without an annotation.
     pub default_run_time: RunTime,
     /// Configuration of all members' schedulers, as `volcano-scheduler.conf`; `None`: the agent's own.
     pub scheduler_conf: Option<PathBuf>,
-    /// Members as clusters are that others own: with a training operator, a scheduler and tenants of their own
-    /// ([`crate::standins`]), and agents that bring none but `fleet`.
+    /// Members like clusters that others own, with a training operator, a scheduler and tenants of their own
+    /// ([`crate::standins`]). Their agents bring no scheduler but `fleet`.
     pub shared: Option<Tenants>,
-    /// For measuring admission alone: nothing runs in the members, and a stand-in on the hub says that each job has ended
-    /// when its run time is over.
+    /// For measuring admission alone: nothing runs in the members, and each job is reported as ended when its
+    /// run time has passed.
     pub ends_only: bool,
 }
 
@@ -74,7 +76,7 @@ impl MemberSpec {
             .collect()
     }
 
-    /// The region a member pretends to be in, so that policies with regions have something to match.
+    /// The region of a member, so that policies with regions have something to match.
     pub fn region(&self) -> String {
         format!("cn-{}", self.name)
     }

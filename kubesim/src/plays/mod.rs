@@ -1,8 +1,8 @@
-//! Plays: crowds of jobs on one member that show why gangs matter. The member, its agent and its hollow nodes are
+//! Plays: many jobs on one member that show why gangs matter. The member, its agent and its hollow nodes are
 //! the production ones. A play replaces the programs inside the pods, which make progress only together.
 //!
-//! Inputs: the number of jobs, with or without gangs. Deliberately absent: the hub's queues and reservations; the
-//! jobs are applied in the member.
+//! Inputs: the number of jobs, with or without gangs. Not here: the hub's queues and reservations; the jobs
+//! are created in the member.
 
 mod spark;
 mod stage;
@@ -17,18 +17,18 @@ pub use training::trainings;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gangs {
     Kept,
-    /// The same without the plugin gang, or without PodGroups where these are what keeps a query's room.
+    /// The same without the plugin gang, or without PodGroups if these reserve a query's capacity.
     Ignored,
 }
 
-/// How a play went.
+/// The result of a play.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub jobs: usize,
     pub ended: usize,
-    /// Most jobs that held places on nodes at one moment.
+    /// Most jobs that had pods on nodes at one time.
     pub most_at_once: usize,
-    /// Jobs that hold places and cannot go on, when nothing moved any more.
+    /// Jobs that had pods on nodes and could not continue when the play was stuck.
     pub stuck: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// How long nothing may move before the rest is given up.
+/// After so long without a change the play is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the pods are looked at.
+/// How often the pods are listed.
 const LOOK: Duration = Duration::from_millis(250);

@@ -1,7 +1,7 @@
 //! Spark queries: a driver that creates its executors once it runs, on four nodes of 8 cpu.
 //!
-//! The PodGroup's `minResources` has the request of the whole query, so that no more drivers start than can have
-//! executors. Without PodGroups the drivers take all places and wait for executors forever.
+//! The PodGroup's `minResources` is the request of the whole query, so that no more drivers start than can
+//! have executors. Without PodGroups the drivers use all nodes and wait for executors forever.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +51,7 @@ fn group(query: &str) -> Value {
 /// Runs so many queries at once, each `runtime` long once all its executors run.
 ///
 /// # Errors
-/// The member could not be stood up or asked.
+/// The member could not be created or queried.
 pub fn queries(count: usize, gangs: Gangs, runtime: Duration) -> BoxFuture<'static, anyhow::Result<Outcome>> {
     Box::pin(queries_in_place(count, gangs, runtime))
 }

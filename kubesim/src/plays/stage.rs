@@ -1,4 +1,4 @@
-//! The member of a play, and its pods as the programs in them see them.
+//! The member of a play, and its pods as their programs see them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{LOOK, Outcome, PATIENCE};
-use crate::{hollow, run_plan::RunTime};
+use fleet_simulator::RunTime;
+
+use crate::hollow;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MEMBER: &str = "east";
@@ -33,7 +35,7 @@ pub(super) struct Stage {
     servers: Vec<ApiServer>,
     shutdown: CancellationToken,
     agent: tokio::task::JoinHandle<anyhow::Result<()>>,
-    /// Held as long as the agent may read it.
+    /// Kept while the agent may read it.
     _conf: Option<tempfile::NamedTempFile>,
 }
 
@@ -113,7 +115,7 @@ impl Stage {
         Ok(listed["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Makes objects, some at once.
+    /// Creates objects, some at once.
     pub async fn create(&self, path: &str, objects: Vec<Value>) -> anyhow::Result<()> {
         let made = stream::iter(objects).map(|object| async move {
             let request =
@@ -129,7 +131,7 @@ impl Stage {
     }
 
     pub async fn pods(&self) -> anyhow::Result<Vec<Seen>> {
-        /// As much of a listing as a play looks at.
+        /// The fields of a listing that a play uses.
         #[derive(serde::Deserialize)]
         struct Listed {
             items: Vec<crate::hollow::pod::Pod>,
@@ -152,7 +154,7 @@ impl Stage {
         Ok(listed.items.into_iter().map(seen).collect())
     }
 
-    /// The programs in these pods end well.
+    /// The programs in these pods succeed.
     pub async fn succeed(&self, names: Vec<String>) -> anyhow::Result<()> {
         let body = json!({"status": {"phase": "Succeeded"}});
         let body = &body;
@@ -161,7 +163,7 @@ impl Stage {
             let request =
                 Request::new(PODS).patch_subresource("status", &name, &PatchParams::default(), &patch)?;
             match self.client.request::<Value>(request).await {
-                // Its job has ended and taken it along.
+                // Its job has ended and was deleted with it.
                 Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
                 answer => answer.map(drop).map_err(anyhow::Error::from),
             }
@@ -176,7 +178,7 @@ fn write_conf(text: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Follows a play to its end: counts jobs that hold places, and sees when nothing moves any more.
+/// Follows a play to its end: counts jobs with pods on nodes, and detects when nothing changes any more.
 pub(super) struct Watcher {
     outcome: Outcome,
     last: (Vec<Seen>, usize),
@@ -189,7 +191,7 @@ impl Watcher {
         Self { outcome, last: (Vec::new(), 0), moved: Instant::now() }
     }
 
-    /// Takes a look; `Some` when the play is over.
+    /// One observation; `Some` when the play is over.
     pub fn look(&mut self, pods: &[Seen], ended: usize) -> Option<Outcome> {
         let holding: BTreeSet<String> =
             pods.iter().filter(|pod| pod.bound && !pod.ended).map(|pod| pod.job.clone()).collect();

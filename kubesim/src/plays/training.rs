@@ -1,7 +1,8 @@
 //! TensorFlow jobs of two parameter servers and four workers on a cluster with capacity for two of them.
 //!
-//! A training makes progress when all six processes run, and ends some time after that. Pods get places in the
-//! order of dominant share. So without gangs the jobs take turns, and each ends up with a part of what it needs.
+//! A training makes progress when all six processes run, and ends some time after that. Pods are scheduled in
+//! the order of dominant share. So without gangs the jobs take turns, and each gets only some of its pods
+//! running.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +21,7 @@ const TASKS: [(&str, usize, u32); 2] = [("ps", 2, 1), ("worker", 4, 2)];
 /// Cpu of one job.
 const JOB_CPU: u32 = 10;
 
-/// As Volcano ships it, without its gate in front of the queues: gangs alone are to hold.
+/// As Volcano ships it, without the queue gate: only gangs are tested.
 fn conf(gangs: Gangs) -> String {
     let gang = if gangs == Gangs::Kept { "  - name: gang\n" } else { "" };
     format!(
@@ -58,7 +59,7 @@ fn job(name: &str) -> Value {
 /// Runs so many trainings at once, each `runtime` long once all of it runs.
 ///
 /// # Errors
-/// The member could not be stood up or asked.
+/// The member could not be created or queried.
 pub fn trainings(
     jobs: usize,
     gangs: Gangs,

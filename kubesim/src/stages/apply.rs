@@ -5,10 +5,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::{
-    hollow::{pod::Pod, status},
-    run_plan::Ending,
-};
+use crate::hollow::{pod::Pod, status};
+use fleet_simulator::run_plan::Ending;
 
 /// The pod after a stage.
 pub fn pod(object: &Stored, stage: Stage, node_index: usize, now: Timestamp) -> Value {

@@ -1,8 +1,8 @@
 //! Simulated nodes and pods beside an embedded server: stages driven from its commit log, without HTTP.
 //!
-//! Inputs: a server in this process, the nodes to create, the set of stages. One loop reads changes, decides by
-//! [`rules`] and writes in bulk; per pod it keeps only the running timers. Its writes have no managedFields.
-//! Deliberately absent: binding pods to nodes, and leases, which nobody reads here.
+//! Inputs: a server in this process, the nodes to create, the set of stages. One loop reads changes, decides
+//! by [`rules`] and writes in bulk; per pod it keeps only the running timers. Its writes have no
+//! managedFields. Not here: binding pods to nodes, and leases, which nothing reads here.
 
 mod apply;
 mod rules;
@@ -18,7 +18,7 @@ pub use rules::{Next, Reading, Stage, StageSet};
 
 use crate::hollow::{self, timers::Timers};
 
-/// Objects written in one go; others may write between two goes.
+/// Objects written in one batch; others may write between two batches.
 const BATCH: usize = 1024;
 /// Wait after the store refused a batch.
 const RETRY: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ pub struct Options {
     /// Names and sizes of the nodes, and the clock.
     pub hollow: hollow::Options,
     pub set: StageSet,
-    /// Delays and chaos follow from it.
+    /// Seed of delays and chaos.
     pub seed: u64,
 }
 
@@ -51,14 +51,14 @@ impl Reading for Stored {
     }
 }
 
-/// What an object is followed for.
+/// What kind of object is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Pod,
     Node,
 }
 
-/// A step that waits for its time. The version tells whether it is still the object's next step.
+/// A step that is not due yet. The version tells whether it is still the object's next step.
 struct Due {
     of: Of,
     object: Stored,
@@ -73,10 +73,10 @@ struct Engine {
     timers: Timers<Due>,
 }
 
-/// Stands up the nodes and runs the stages until `shutdown` is cancelled.
+/// Creates the nodes and runs the stages until `shutdown` is cancelled.
 ///
 /// # Errors
-/// When the nodes cannot be made.
+/// The nodes cannot be created.
 pub async fn run(server: &ApiServer, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (pods, nodes) = (server.objects("v1", "pods")?, server.objects("v1", "nodes")?);
     let count = options.hollow.nodes.len();
@@ -105,7 +105,7 @@ pub async fn run(server: &ApiServer, options: Options, shutdown: CancellationTok
 }
 
 impl Engine {
-    /// The index of the node an object is on or is; None for others' objects.
+    /// The index of the node itself, or of the pod's node; None for objects of others.
     fn index(&self, of: Of, object: &Stored) -> Option<usize> {
         match of {
             Of::Pod => self.ours.get(&object.text(&["spec", "nodeName"])).copied(),
@@ -143,7 +143,8 @@ impl Engine {
         let mut due = Vec::new();
         while let Some(mut step) = self.timers.pop_due(now) {
             let objects = if step.of == Of::Pod { &self.pods } else { &self.nodes };
-            // A newer version has timers of its own, unless its step is the same and this one only began earlier.
+            // A newer version has its own timers, unless its step is the same and this one only began
+            // earlier.
             let Some(current) = objects.get(step.object.key()) else { continue };
             let same = current.text(&["metadata", "uid"]) == step.object.text(&["metadata", "uid"])
                 && self.next(step.of, &current).is_some_and(|next| next.stage == step.stage);
@@ -188,7 +189,7 @@ impl Engine {
                 }
             }
         }
-        // One that changed meanwhile comes again through the log.
+        // An object that has changed meanwhile is read again from the log.
         self.pods.update(pods).await?;
         self.nodes.update(nodes).await?;
         self.pods.remove(gone).await?;

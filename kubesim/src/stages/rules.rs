@@ -1,20 +1,20 @@
 //! Which stage an object is in, and for how long: pure rules, after the stages of KWOK.
 //!
-//! Inputs: a reading of one object, the set of stages, a seed. The same seed and uid give the same delays and the
-//! same chaos. Deliberately absent: clocks, the store, and stages as objects.
+//! Inputs: a reading of one object, the set of stages, a seed. The same seed and uid give the same delays and
+//! the same chaos. Not here: clocks, the store, and stages as objects.
 
 use std::time::Duration;
 
-use crate::run_plan::RunTime;
+use fleet_simulator::run_plan::RunTime;
 
-/// What ends the names of labels and annotations that steer a stage: `pod-ready.stage.kwok.x-k8s.io/delay`.
+/// Suffix of the labels and annotations that configure a stage: `pod-ready.stage.kwok.x-k8s.io/delay`.
 const DOMAIN: &str = "stage.kwok.x-k8s.io";
-/// Weight of a stage that chaos asks for, so that it nearly always wins.
+/// Weight of a stage requested by chaos, so that it nearly always wins.
 const CHAOS_WEIGHT: u64 = 10_000;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Which stages there are.
+/// The available stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageSet {
     /// A pod is ready at once and a job's pod ends at once.
@@ -54,13 +54,13 @@ impl Stage {
         format!("{}.{DOMAIN}/{field}", self.name())
     }
 
-    /// Key of the label that asks for chaos.
+    /// Key of the label that requests chaos.
     pub fn label(self) -> String {
         format!("{}.{DOMAIN}", self.name())
     }
 }
 
-/// What the rules read of an object. Annotations and labels are asked for by key, so that nothing is copied.
+/// What the rules read of an object. Annotations and labels are read by key, so that nothing is copied.
 pub trait Reading {
     fn text(&self, path: &[&str]) -> String;
     fn has(&self, path: &[&str]) -> bool;
@@ -68,14 +68,14 @@ pub trait Reading {
     fn owner_kind(&self) -> String;
 }
 
-/// What comes next for an object, and when.
+/// The next step of an object, and its delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     pub stage: Stage,
     pub after: Duration,
 }
 
-/// The next step of a pod; None while it waits for somebody else.
+/// The next step of a pod; None while it waits for another component.
 pub fn next_for_pod(pod: &impl Reading, set: StageSet, seed: u64) -> Option<Next> {
     if pod.has(&["metadata", "deletionTimestamp"]) {
         let held = pod.has(&["metadata", "finalizers"]);
@@ -104,7 +104,7 @@ pub fn next_for_node(node: &impl Reading, ready: bool, set: StageSet, seed: u64)
     }
 }
 
-/// Draws one of the stages that match, by weight.
+/// Chooses one of the matching stages at random, by weight.
 fn chosen(of: &impl Reading, candidates: &[Stage], set: StageSet, seed: u64) -> Option<Next> {
     let weighed: Vec<(Stage, u64)> = candidates.iter().map(|stage| (*stage, weight(of, *stage))).collect();
     let total: u64 = weighed.iter().map(|(_, weight)| weight).sum();
@@ -143,7 +143,7 @@ fn timed(of: &impl Reading, stage: Stage, set: StageSet, seed: u64) -> Next {
         _ => None,
     };
     let (own_delay, own_jitter) = (read("delay"), read("jitter-delay"));
-    // A delay of the object's own stands without the set's jitter.
+    // A delay from the object's own annotation has no jitter of the set.
     let jitter = own_jitter.or(if own_delay.is_some() { None } else { Some(jitter) });
     let delay = own_delay.unwrap_or(delay);
     let after = match jitter {
@@ -157,11 +157,11 @@ fn timed(of: &impl Reading, stage: Stage, set: StageSet, seed: u64) -> Next {
     Next { stage, after }
 }
 
-/// A number that follows from the seed, the object and what it is for.
+/// A pseudo-random number from the seed, the object and its purpose.
 fn chance(of: &impl Reading, seed: u64, what: &str) -> u64 {
     let uid = of.text(&["metadata", "uid"]);
     let bytes = seed.to_le_bytes().into_iter().chain(uid.bytes()).chain(what.bytes());
-    // FNV-1a and a final mix: enough to spread delays.
+    // FNV-1a and a final mix: good enough for delays.
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

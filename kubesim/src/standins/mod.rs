@@ -1,7 +1,8 @@
-//! Stand-ins for what already runs on a cluster that others own: a training operator, the cluster's own scheduler, and
-//! tenants who fill nodes and leave them. They do what the real ones do and know nothing of Fleet.
+//! Substitutes for what already runs on a cluster that others own: a training operator, the cluster's own
+//! scheduler, and tenants who fill nodes and leave them. They behave like the real ones and know nothing of
+//! Fleet.
 //!
-//! Inputs: a client of the member. Deliberately absent: any label, annotation or field of Fleet.
+//! Inputs: a client of the member. Not here: any label, annotation or field of Fleet.
 
 pub mod operator;
 pub mod scheduler;
@@ -13,10 +14,10 @@ use futures::{Stream, StreamExt};
 use kube::{Api, runtime::watcher};
 use serde::de::DeserializeOwned;
 
-/// Pause after a watch that broke.
+/// Wait after a broken watch.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The watch over a kind, begun again when it breaks.
+/// The watch over a kind, restarted when it breaks.
 fn events<K>(api: Api<K>) -> impl Stream<Item = watcher::Event<K>>
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,

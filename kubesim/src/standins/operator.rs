@@ -1,8 +1,9 @@
-//! A training operator: makes the pods of PyTorchJobs from their templates, counts them, and says how the job fares.
+//! A training operator: creates the pods of PyTorchJobs from their templates, counts them, and writes the
+//! job's status.
 //!
-//! As Kubeflow's: pods are named `<job>-<role>-<index>`, carry its labels and the template's, and are owned by the job;
-//! one that is deleted is made anew, one that fails ends the job. It also collects the pods of jobs that are gone, which a
-//! cluster's garbage collector does.
+//! As in Kubeflow, pods are named `<job>-<role>-<index>`, carry its labels and the template's, and are owned
+//! by the job. A deleted pod is created again, and a failed one ends the job. It also deletes the pods of
+//! deleted jobs, which a cluster's garbage collector would do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::events;
 
-/// Pause before what failed is tried again.
+/// Wait before a failed write is retried.
 const RETRY: Duration = Duration::from_millis(500);
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
 
-/// Where a pod of a job stands.
+/// The phase of a job's pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Pending,
@@ -184,7 +185,7 @@ impl Operator {
         self.tell(uid, &job, &namespace).await
     }
 
-    /// The job is gone: its pods follow.
+    /// The job was deleted: its pods are deleted too.
     async fn collect(&mut self, uid: &str) -> Result<(), kube::Error> {
         let listed = Api::<DynamicObject>::all_with(self.client.clone(), &pod_kind());
         if !self.pods.contains_key(uid) {
@@ -230,7 +231,7 @@ impl Operator {
         if stands.last().is_some_and(|last| last["type"] == state) {
             return Ok(());
         }
-        // What has run stays so until it ends.
+        // A job that has run keeps this condition until it ends.
         if state == "Created" && !stands.is_empty() {
             return Ok(());
         }

@@ -1,7 +1,8 @@
-//! The cluster's own scheduler: binds pods one by one to the node with most room, by what its watches have shown.
+//! The cluster's own scheduler: binds pods one by one to the node with the most free resources, by what its
+//! watches have shown.
 //!
-//! As kube-scheduler: pods with its name, without a node and without gates, oldest first; it knows requests, node selectors
-//! and nothing of gangs, places that are kept, or bindings that are under way elsewhere.
+//! Like kube-scheduler, it takes pods with its name, without a node and without gates, oldest first. It knows
+//! requests and node selectors, and nothing of gangs, reserved nodes, or bindings in flight elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +25,7 @@ use super::events;
 
 /// The scheduler of pods that name none.
 const NAME: &str = "default-scheduler";
-/// Pods that found no room are looked at again after it at the latest.
+/// Unschedulable pods are retried after this time at the latest.
 const AGAIN: Duration = Duration::from_secs(5);
 
 type Key = (String, String);
@@ -112,7 +113,7 @@ impl Scheduler {
                 if let Some(before) = &before {
                     self.count(before, -1);
                     if before.uid == now.uid {
-                        // Its own binding may not be shown yet.
+                        // The watch may not show its own binding yet.
                         now.node = now.node.or(before.node.clone());
                         now.told = before.told;
                         now.waits = now.waits && now.node.is_none();
@@ -163,7 +164,7 @@ impl Scheduler {
                 && requests.fits_in(&room.allocatable.minus(&room.used))
                 && pod.selector.iter().all(|(label, value)| room.labels.get(label) == Some(value))
         };
-        // The emptiest by cpu, as the default scores have it.
+        // The emptiest by cpu, like the default scores.
         let fit = self.nodes.iter().filter(|(_, room)| fits(room));
         let best = fit.max_by_key(|(name, room)| {
             (room.allocatable.minus(&room.used).get(ResourceName::CPU), std::cmp::Reverse((*name).clone()))
@@ -206,7 +207,7 @@ impl Scheduler {
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": format!("0/{} nodes are available", self.nodes.len())});
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-        // A pod that went meanwhile needs no word.
+        // A pod deleted meanwhile needs no status.
         let _ = pods.patch_status(&key.1, &PatchParams::default(), &patch).await;
     }
 }

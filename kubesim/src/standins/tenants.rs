@@ -1,5 +1,5 @@
-//! Tenants who use the same nodes: they make pods of random sizes for the cluster's own scheduler, which run for a random
-//! time and go.
+//! Tenants who use the same nodes: they create pods of random sizes for the cluster's own scheduler, which
+//! run for a random time and are deleted.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// Label on their pods.
 const TENANT_LABEL: &str = "tenant";
 
-/// How much they do.
+/// How much load they create.
 #[derive(Clone, Debug)]
 pub struct Tenants {
     pub namespace: String,
@@ -26,7 +26,7 @@ pub struct Tenants {
     pub gpus: u64,
     /// Longest run time.
     pub run_time: Duration,
-    /// Pause between two rounds.
+    /// Wait between two rounds.
     pub pause: Duration,
     pub seed: u64,
 }
@@ -47,7 +47,7 @@ async fn work(client: Client, tenants: Tenants) {
     let pods: Api<Pod> = Api::namespaced(client, &tenants.namespace);
     let labels = ListParams::default().labels(&format!("{TENANT_LABEL}=true"));
     let mut random = tenants.seed | 1;
-    // A linear congruential generator is enough to be different and the same again.
+    // A linear congruential generator is random enough and reproducible.
     let mut next = move |below: u64| {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (random >> 33) % below.max(1)
@@ -62,7 +62,7 @@ async fn work(client: Client, tenants: Tenants) {
         };
         let (over, live): (Vec<Pod>, Vec<Pod>) = stand.items.into_iter().partition(is_over);
         for pod in over {
-            // Gone already: nothing is left to do.
+            // Deleted already.
             let _ = pods.delete(&pod.name_any(), &DeleteParams::default()).await;
         }
         for _ in live.len()..tenants.pods {

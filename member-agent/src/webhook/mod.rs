@@ -1,13 +1,13 @@
-//! The admission webhook of a member: refuses what only other objects, or what stood before, show to be wrong. A
-//! Job or PodGroup that names a queue which does not exist, is not open or has queues below it; a queue that
-//! cannot stand where it is to stand, or that others stand below; a change of a Job that no pod would follow. Beside
-//! these, what one object shows and no rule of a definition can tell: cycles of any length, patterns that do not
-//! compile, annotations.
+//! The admission webhook of a member. It refuses objects that are invalid because of other objects or of
+//! their previous version: a Job or PodGroup whose queue does not exist, is not open or has queues below it;
+//! a queue with an invalid place in the tree, or that others depend on; a change of a Job that no pod would
+//! follow. It also refuses mistakes within one object that CRD rules cannot express: cycles of any length,
+//! patterns that do not compile, annotations.
 //!
-//! What the schemas can tell is refused by them, webhook or not. The webhook fails open: without the agent
-//! such objects are made, wait, and say why (`fleet_scheduler::queue`). So do those that Fleet or a controller
-//! makes: nobody reads the answer to a request of theirs.
-//! Deliberately absent: changing what was sent; defaults stand in the schemas.
+//! The schemas refuse what they can express, with or without the webhook. The webhook fails open: without the
+//! agent such objects are created, wait, and report why (`fleet_scheduler::queue`). The same holds for
+//! objects that Fleet or a controller creates, because nobody reads the answers to their requests.
+//! Deliberately absent: mutation; defaults are in the schemas.
 
 mod queues;
 mod review;
@@ -38,16 +38,16 @@ use server::Server;
 
 /// Name of the ValidatingWebhookConfiguration.
 const CONFIGURATION: &str = "fleet-member-agent";
-/// Name of the one webhook in it, as refusals show it.
+/// Name of the only webhook in it, as refusals show it.
 const WEBHOOK: &str = "volcano.fleet.dev";
 const PATH: &str = "/validate";
-/// Longer than the answer may take ([`review::READ_TIMEOUT`]).
+/// Longer than the webhook takes to answer ([`review::READ_TIMEOUT`]).
 const TIMEOUT_S: u64 = 5;
 
-/// Answers reviews until the agent is told to stop.
+/// Answers reviews until the agent stops.
 ///
 /// # Errors
-/// The address cannot be listened on.
+/// It cannot listen on the address.
 pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let Some(webhook) = context.options.webhook.clone() else { return Ok(()) };
     let server = Server::bind(&webhook).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     answered
 }
 
-/// Says where the webhook is; tries until that is said or the agent stops.
+/// Registers the webhook; retries until that succeeds or the agent stops.
 async fn register(context: &Context, configuration: &Value) {
     let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
     let api: Api<DynamicObject> = Api::all_with(context.member.clone(), &ApiResource::from_gvk(&kind));
@@ -73,7 +73,7 @@ async fn register(context: &Context, configuration: &Value) {
         let said: Result<_, CallError> =
             call(api.patch(CONFIGURATION, &params, &Patch::Apply(configuration))).await;
         let Err(error) = said else { return };
-        tracing::warn!(cluster = context.options.cluster, %error, "the admission webhook could not be registered; trying again");
+        tracing::warn!(cluster = context.options.cluster, %error, "cannot register the admission webhook; retrying");
         if context.shutdown.run_until_cancelled(backoff.wait()).await.is_none() {
             return;
         }

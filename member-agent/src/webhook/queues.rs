@@ -1,4 +1,4 @@
-//! The queues of the member, as far as a refusal needs them.
+//! The queues of the member, as far as reviews need them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +14,10 @@ use kube::Client;
 use fleet_agent_ground::{CallError, Object, Shown, requests as writes, volcano::queues};
 use fleet_member_scheduler::read_queue;
 
-/// Queues asked for to answer one review.
+/// Most queues read to answer one review.
 const MOST_ASKED: usize = 16;
 
-/// Why something is to be refused, and the queue that speaks against it.
+/// A reason to refuse, and the queue that causes it.
 struct Objection {
     by: String,
     why: String,
@@ -25,19 +25,19 @@ struct Objection {
 
 pub(super) struct Queues {
     client: Client,
-    /// Queues alone; the scheduler's own rules say what is wrong with one.
+    /// Only queues; the scheduler's own rules validate them.
     seen: Mutex<Cluster>,
 }
 
 impl Queues {
     pub fn new(client: Client) -> Self {
-        // The built-in configuration has no argument that could be wrong.
+        // The built-in configuration has no invalid argument.
         let policy = Policy::compile(&Config::default()).unwrap_or_else(|error| unreachable!("{error}"));
         Self { client, seen: Mutex::new(Cluster::new(policy)) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Cluster> {
-        // No code that can panic runs under the lock, so the state is whole even then.
+        // No code that can panic runs under the lock, so the state is consistent even then.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,10 +49,11 @@ impl Queues {
         }
     }
 
-    /// What was found where the name of a queue for new work stands, and what is allowed; `None` when it will do.
+    /// Validates the queue that a new object names: what was found and what is allowed; `None` if it is
+    /// valid.
     ///
     /// # Errors
-    /// The member's API server did not say what stands.
+    /// The member's API server did not answer.
     pub async fn refuse_work(&self, name: &str) -> Result<Option<String>, CallError> {
         if name == ROOT_QUEUE {
             return Ok(Some(format!("found {ROOT_QUEUE}; allowed: a queue below it")));
@@ -60,7 +61,7 @@ impl Queues {
         self.ask_before_refusing(|seen| {
             let against = |by: &str, why: String| Some(Objection { by: by.to_owned(), why });
             let Some(queue) = known(seen, name) else {
-                // The agent makes it in every member.
+                // The agent creates it in every member.
                 let always_stands = name == DEFAULT_QUEUE;
                 let why = format!("found {name}, which does not exist; allowed: a queue that is Open");
                 return against(name, why).filter(|_| !always_stands);
@@ -78,10 +79,10 @@ impl Queues {
         .await
     }
 
-    /// What is wrong with a queue where it is to stand, with its field.
+    /// Validates the place of a queue in the tree: the mistake with its field.
     ///
     /// # Errors
-    /// The member's API server did not say what stands.
+    /// The member's API server did not answer.
     pub async fn refuse_queue(&self, queue: &Object) -> Result<Option<String>, CallError> {
         let wanted = read_queue(queue);
         let above = wanted.parent.as_deref().unwrap_or(ROOT_QUEUE).to_owned();
@@ -91,7 +92,7 @@ impl Queues {
             seen.put_queue(wanted.clone());
             let own = seen.find_queue(&wanted.name).and_then(|id| seen.queue_problem(id));
             let own = own.map(|why| Objection { by: above.clone(), why });
-            // What is taken from a queue may leave those below it with more than there is.
+            // A smaller queue may leave too little for those below it.
             let mut below = problems_below(seen, &wanted.name).into_iter();
             let problem = own.or_else(|| {
                 let (by, why) = below.find(|(name, _)| !wrong_before.contains_key(name))?;
@@ -101,7 +102,7 @@ impl Queues {
             match before {
                 Some(before) => seen.put_queue(before),
                 None => {
-                    // Its place among the others is forgotten, too.
+                    // Its place among the others is removed, too.
                     seen.put_queue(QueueInput::named(&wanted.name));
                     seen.remove_queue(&wanted.name);
                 }
@@ -111,14 +112,14 @@ impl Queues {
         .await
     }
 
-    /// Why a queue may not go.
+    /// Why a queue must not be deleted.
     ///
     /// # Errors
-    /// The member's API server did not say what stands.
+    /// The member's API server did not answer.
     pub async fn refuse_end(&self, name: &str) -> Result<Option<String>, CallError> {
         if name == ROOT_QUEUE || name == DEFAULT_QUEUE {
             return Ok(Some(format!(
-                "it always stands; allowed: to delete other queues than {DEFAULT_QUEUE} and {ROOT_QUEUE}"
+                "it always exists; allowed: to delete other queues than {DEFAULT_QUEUE} and {ROOT_QUEUE}"
             )));
         }
         self.ask_before_refusing(|seen| {
@@ -129,8 +130,8 @@ impl Queues {
         .await
     }
 
-    /// Judges by what was seen. What was made, changed or deleted a moment ago, as by one file, may not have been
-    /// seen so yet: the queue that speaks against is asked for before anything is refused.
+    /// Judges by the cached queues. Objects that were changed a moment ago, for example by the same file, may
+    /// not be in the cache yet, so the queue that causes an objection is read before a request is refused.
     async fn ask_before_refusing(
         &self,
         judge: impl Fn(&mut Cluster) -> Option<Objection>,
@@ -153,7 +154,7 @@ fn known<'c>(seen: &'c Cluster, name: &str) -> Option<&'c Queue> {
     seen.find_queue(name).map(|id| seen.queue(id)).filter(|queue| queue.known)
 }
 
-/// What is wrong with queues below the named one, by name.
+/// Invalid queues below the named one, by name.
 fn problems_below(seen: &Cluster, name: &str) -> BTreeMap<String, String> {
     let Some(id) = seen.find_queue(name) else { return BTreeMap::new() };
     let below = seen.queue_ids().filter(|other| seen.queue(*other).ancestors.contains(&id));
@@ -163,7 +164,7 @@ fn problems_below(seen: &Cluster, name: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A queue that stands below the named one.
+/// A queue directly below the named one.
 fn child<'c>(seen: &'c Cluster, name: &str) -> Option<&'c str> {
     let mut below = known(seen, name)?.children.iter().map(|id| seen.queue(*id));
     below.find(|child| child.known).map(|child| &*child.input.name)

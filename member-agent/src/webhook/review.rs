@@ -12,16 +12,16 @@ use super::queues::Queues;
 use fleet_agent_ground::{CallError, Object, controller_of};
 use fleet_member_state::HyperNode;
 
-/// How long the member's API server may take to say which queues stand.
+/// Timeout of the member's API server for queues.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Fields of a Job's spec whose changes the controller follows (tasks are looked at one by one), and those of a task.
+/// Fields of a Job's spec that may change (tasks are compared one by one), and those of a task.
 const CHANGEABLE: [&str; 3] = ["minAvailable", "priorityClassName", "tasks"];
 const CHANGEABLE_OF_TASK: [&str; 2] = ["minAvailable", "replicas"];
 const MAY_CHANGE: &str =
     "allowed: changes of minAvailable, priorityClassName, tasks[].replicas and tasks[].minAvailable";
 
-/// What the API server sends: the parts that are read.
+/// The request of the API server, as far as it is read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Review {
     request: Request,
@@ -46,12 +46,12 @@ struct Kind {
 
 enum Said {
     Allowed,
-    /// Let through, for it could not be looked at.
+    /// Admitted, because it could not be checked.
     Unseen(String),
     Refused(String),
 }
 
-/// The answer to a review.
+/// Answers one review.
 pub(super) async fn answer(review: Review, queues: &Queues) -> Value {
     let Review { request } = review;
     let mut response = json!({"uid": request.uid, "allowed": true});
@@ -102,7 +102,7 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
     }
 }
 
-/// What a look at the queues comes to, told of `what`.
+/// Result of a check of queues, with the name of the object.
 async fn told(what: &str, look: impl Future<Output = Result<Option<String>, CallError>>) -> Said {
     match tokio::time::timeout(READ_TIMEOUT, look).await {
         Ok(Ok(None)) => Said::Allowed,
@@ -115,12 +115,12 @@ async fn told(what: &str, look: impl Future<Output = Result<Option<String>, Call
     }
 }
 
-/// Made by Fleet, by the hub's word.
+/// Created by Fleet.
 fn is_managed(object: &Object) -> bool {
     object.metadata.labels.as_ref().is_some_and(|all| all.contains_key(MANAGED_LABEL))
 }
 
-/// The first field of a Job's spec that differs and may not.
+/// The first field of a Job's spec that changed and must not.
 fn fixed_field(before: &Value, after: &Value) -> Option<String> {
     let without = |value: &Value, names: &[&str]| {
         let mut fields = value.as_object().cloned().unwrap_or_default();

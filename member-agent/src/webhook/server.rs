@@ -1,5 +1,5 @@
-//! HTTPS for the reviews, under a certificate drawn at every start: the registration carries it, so there is
-//! nothing to renew and nothing to keep.
+//! HTTPS server for reviews, with a certificate that is generated at every start. The registration contains
+//! it, so nothing must be renewed or stored.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::options::{Reach, Webhook};
 
-/// How long answers under way may take when the agent stops.
+/// Timeout of answers in flight when the agent stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(super) struct Server {
@@ -32,7 +32,7 @@ pub(super) struct Server {
 
 impl Server {
     /// # Errors
-    /// The address cannot be listened on.
+    /// It cannot listen on the address.
     pub async fn bind(webhook: &Webhook) -> anyhow::Result<Self> {
         let at = webhook.listen;
         let listener = TcpListener::bind(at).with_context(|| {
@@ -45,7 +45,7 @@ impl Server {
             Reach::Service { namespace, name } => format!("{name}.{namespace}.svc"),
         };
         let drawn =
-            rcgen::generate_simple_self_signed([name]).context("webhook: no certificate could be drawn")?;
+            rcgen::generate_simple_self_signed([name]).context("webhook: cannot generate a certificate")?;
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(drawn.signing_key.serialize_der());
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -65,7 +65,7 @@ async fn annotations_of_queues_make_a_path_with_a_weight_for_each_level() {
     };
     assert_eq!(with("root/a/b", "1/2/3").await, "");
     let wanted = "queue q, field metadata.annotations[volcano.sh/hierarchy-weights]: found \"1/2\", 2 weights for the 3 \
-                  levels of root/a/b; allowed: one weight a level";
+                  levels of root/a/b; allowed: one weight per level";
     assert_eq!(with("root/a/b", "1/2").await, wanted);
     for (path, weights, part) in [
         ("root/a", "1/2/3", "3 weights for the 2 levels"),

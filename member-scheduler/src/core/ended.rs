@@ -1,4 +1,4 @@
-//! Writes that have ended, as the next decision knows them.
+//! Results of writes, as inputs of the next decision.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Core, Ended, Lazy};
 use crate::scheduler::{binding::Binding, placing, write::Bound};
 
-/// Pause before a PodGroup that could not be made is asked for again.
+/// Back-off before a PodGroup that could not be created is tried again.
 const DESCRIBE_PAUSE: Duration = Duration::from_secs(10);
 
 impl Core {
@@ -20,6 +20,8 @@ impl Core {
                 };
                 let gang = bindings.first().and_then(|first| gang_of(&self.state, first));
                 let refused = bindings.iter().any(|(_, bound)| *bound == Bound::No);
+                let bound = bindings.iter().filter(|(_, bound)| *bound == Bound::Yes).count();
+                self.context.counts.bound(bound, bindings.len() - bound);
                 for (binding, bound) in bindings {
                     match bound {
                         Bound::Yes => {}
@@ -49,7 +51,7 @@ impl Core {
                     self.bindings_ended(&gang, refused);
                 }
             }
-            Ok(Ended::Told(untold)) => {
+            Ok(Ended::Reported(untold)) => {
                 for pod in untold {
                     self.state.set_told(&pod, None);
                 }
@@ -77,17 +79,17 @@ impl Core {
                 }
             }
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
-            Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
+            Err(error) => tracing::error!(%error, "a write of the scheduler panicked"),
         }
     }
 
-    /// The scheduler's number of the pod, if it is still the same pod.
+    /// The scheduler's id of the pod, if it is still the same pod.
     pub(super) fn number_of(&self, binding: &Binding) -> Option<fleet_scheduler::PodId> {
         self.state.pod(&binding.pod).filter(|pod| pod.uid == binding.uid)?.id
     }
 
-    /// A gang is bound whole or not at all: when bindings of it are refused again and again, those of its pods that got
-    /// theirs give their places back.
+    /// A gang is bound whole or not at all: if its bindings are refused repeatedly, its bound pods release
+    /// their places.
     pub(super) fn bindings_ended(&mut self, key: &GangKey, refused: bool) {
         let (grace, now) = (self.context.settings.gang_grace, Instant::now());
         let Some(gang) = self.state.gang_mut(key) else { return };
@@ -104,7 +106,7 @@ impl Core {
         let half_bound: Vec<(PodKey, String)> =
             placing::half_bound_pods(&self.state, key).into_iter().filter_map(uid).collect();
         if !half_bound.is_empty() {
-            tracing::info!(gang = ?key, pods = half_bound.len(), "a gang that cannot be bound whole gives its places back");
+            tracing::info!(gang = ?key, pods = half_bound.len(), "a gang that cannot be bound as a whole releases its places");
             self.lazy.push_back(Lazy::Evict(half_bound));
         }
     }

@@ -1,17 +1,16 @@
-//! The core task: the one owner of what is known of the member. It takes changes, plans reservations,
-//! places gangs, and starts the writes that follow.
+//! The core task, which owns the cached state of the member. It applies changes, plans reservations, places
+//! gangs, and starts the resulting writes.
 //!
-//! Planning is sequential and in memory; writes run beside it, bounded in number, and report back.
-//! Nothing is polled: each round handles what has arrived since the last, then waits for the next change
-//! or deadline.
+//! Planning is sequential and in memory; writes run concurrently, bounded in number, and report back. Nothing
+//! is polled: each round handles what has arrived since the last, then waits for the next change or deadline.
 
 mod ended;
+mod messages;
 mod planning;
 mod questions;
 mod rounds;
 mod shared;
 mod sharing;
-mod telling;
 mod writes;
 
 use std::{
@@ -38,39 +37,39 @@ use crate::{
     scheduler::{
         binding::Binding,
         extender::Leave,
-        write::{Bound, Told},
+        write::{Bound, WaitingPod},
     },
 };
 use questions::Extender;
 use shared::Shared;
 
-/// A write that has ended.
+/// The result of a write.
 #[derive(Debug)]
 enum Ended {
     Bound(Vec<(Binding, Bound)>),
-    Told(Vec<PodKey>),
-    /// Those that could not be.
+    Reported(Vec<PodKey>),
+    /// Pods that could not be evicted.
     Evicted(Vec<PodKey>),
-    /// Those that the extender keeps.
+    /// Pods that the extender refuses to evict.
     Kept(Vec<PodKey>, Vec<PodKey>),
     Status(groups::Written),
     Command(commands::Done),
-    /// A PodGroup that could not be made.
+    /// A PodGroup could not be created.
     Undescribed(Option<GangKey>),
-    /// Of this reservation: pods whose gates could not be taken off.
+    /// Pods of this reservation whose gates could not be removed.
     Released(String, Vec<PodKey>),
 }
 
-/// A write to the gang's pods that is not urgent.
+/// A write to a gang's pods that is not urgent.
 pub(crate) enum Lazy {
-    Tell(Vec<Told>, String),
+    Tell(Vec<WaitingPod>, String),
     Evict(Vec<(PodKey, String)>),
-    /// Those of them that the extender lets go.
+    /// Evicts those of them that the extender allows.
     Ask(Leave, Vec<(PodKey, String)>),
     Status(groups::StatusWrite),
     Command(commands::CommandWrite),
     Describe(groups::Description),
-    /// Pods of this reservation whose gates are to be taken off.
+    /// Pods of this reservation whose gates are to be removed.
     Release(String, Vec<Release>),
 }
 
@@ -83,16 +82,17 @@ pub(crate) struct Core {
     requests: mpsc::Receiver<HoldRequest>,
     questions: mpsc::Receiver<PlaceQuestion>,
     reports: watch::Sender<Option<Report>>,
-    /// Kinds that have not been listed yet: nothing is decided before all have been. A decision on a part of what stands
-    /// would let groups in whose pods were seen before their PodGroups, and count room that others have been promised.
+    /// Kinds that have not been listed yet; no decision is made before all have been. A decision on partial
+    /// state could admit groups whose pods were seen before their PodGroups, and count capacity that is
+    /// reserved for others.
     unlisted: BTreeSet<&'static str>,
-    /// Gangs to look at.
+    /// Gangs to reconcile.
     dirty: BTreeSet<GangKey>,
     /// Gangs that did not fit.
     waiting: BTreeSet<GangKey>,
-    /// Gangs to look at again at a time.
+    /// Gangs to reconcile again at a time.
     rechecks: BTreeSet<(Instant, GangKey)>,
-    /// Bindings that wait for their turn.
+    /// Bindings that wait to be sent.
     pub(crate) to_bind: VecDeque<Vec<Binding>>,
     pub(crate) lazy: VecDeque<Lazy>,
     binds: JoinSet<Ended>,
@@ -101,15 +101,15 @@ pub(crate) struct Core {
     statuses: Statuses,
     extender: Extender,
     pub(crate) shared: Shared,
-    /// A cycle ended at its bounds.
+    /// The last cycle reached its limits.
     cycle_again: bool,
-    /// Number of the last report.
+    /// Sequence number of the last report.
     pub(crate) sequence: i64,
-    /// Highest report number that an answer has named.
+    /// Highest report number promised in an answer.
     pub(crate) promised: i64,
     report_due: Option<Instant>,
     reported_at: Option<Instant>,
-    /// How often the hub's terms have begun anew.
+    /// How often the counting of the hub's terms was restarted.
     term_beginnings: u64,
 }
 

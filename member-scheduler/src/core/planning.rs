@@ -1,4 +1,4 @@
-//! What the core decides in one round: holds, gangs with reserved places, a cycle of the scheduler, the capacity report.
+//! Decisions of one round: holds, gangs with reserved places, a cycle of the scheduler, the capacity report.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Core {
-    /// Plans with what is known now.
+    /// Plans with the current state.
     pub(super) fn decide(&mut self) {
         if !self.unlisted.is_empty() {
             return;
@@ -26,12 +26,25 @@ impl Core {
         self.book.expire(now, &mut self.state);
         self.statuses.hyper_nodes.resolve(&mut self.state);
         self.book.look_at_cells(&mut self.state);
+        self.preempt_cells();
         self.see_others(Instant::now());
         if self.book.plan_asked(&mut self.state, now, self.sequence + 1) {
             self.promised = self.sequence + 1;
         }
         self.schedule();
         self.report();
+    }
+
+    /// Deletes pods whose cells the hub has given to another job.
+    fn preempt_cells(&mut self) {
+        let leaving = self.state.leaving_pods();
+        for (pod, _) in &leaving {
+            tracing::info!(pod = %pod.name, namespace = %pod.namespace, "a pod leaves its cells to another job");
+            self.state.set_evicting(pod, true);
+        }
+        if !leaving.is_empty() {
+            self.lazy.push_front(Lazy::Evict(leaving));
+        }
     }
 
     pub(super) fn schedule(&mut self) {
@@ -49,7 +62,7 @@ impl Core {
             self.dirty.extend(self.rechecks.pop_first().map(|(_, key)| key));
         }
         let dirty = std::mem::take(&mut self.dirty);
-        // Gangs with places that the hub has reserved come first: the places are theirs.
+        // Gangs with places reserved by the hub come first: the places are theirs.
         let mut ranks: Vec<Rank> = dirty
             .iter()
             .filter(|key| placing::is_reserved(&self.state, key))
@@ -86,7 +99,7 @@ impl Core {
                 self.look_at(key, now);
             }
         }
-        // What deciding itself changed: use of nodes, and nothing that another gang could wait for.
+        // Drops changes that the decisions made themselves: no other gang can wait for them.
         let effects = self.state.take_effects();
         self.dirty.extend(effects.dirty);
         if effects.capacity {
@@ -100,10 +113,12 @@ impl Core {
         }
     }
 
-    /// One cycle of the scheduler over everything that is placed by it.
+    /// One cycle of the scheduler over all pods that it places.
     pub(super) fn cycle(&mut self, now: Instant) {
         let limits = fleet_scheduler::Limits::default();
+        let began = Instant::now();
         let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
+        self.context.counts.cycled(began.elapsed(), outcome.evicted.len());
         self.cycle_again = outcome.more;
         self.extender.take_questions(&mut self.state);
         for (_, pods) in outcome.bound {
@@ -140,7 +155,7 @@ impl Core {
             }
             self.state.set_evicting(&key, true);
             if let Some(pod) = self.state.pod(&key) {
-                tracing::info!(pod = %key.name, namespace = %key.namespace, action = ?eviction.action, "a pod leaves for another");
+                tracing::info!(pod = %key.name, namespace = %key.namespace, action = ?eviction.action, "a pod is preempted");
                 leaving.push((key, pod.uid.clone()));
             }
         }
@@ -180,7 +195,7 @@ impl Core {
         self.report_due = None;
         self.reported_at = Some(now);
         self.sequence = self.context.clock.now().as_millisecond().max(self.sequence + 1);
-        let status = report::report(&self.state);
+        let status = report::report(&mut self.state);
         self.reports.send_replace(Some(Report { sequence: self.sequence, promised: self.promised, status }));
     }
 }

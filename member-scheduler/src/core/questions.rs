@@ -1,4 +1,4 @@
-//! The extender in the core: what a cycle wants to know is asked beside it, and heard before a later one.
+//! Requests to the extender: sent outside the cycle, answered before a later one.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::scheduler::extender::{self, Inquiry};
 use fleet_member_state::MemberState;
 
-/// Questions that are asked at once.
+/// Most concurrent requests.
 const ASKED_AT_ONCE: usize = 16;
 
 #[derive(Debug, Default)]
@@ -19,12 +19,12 @@ pub(crate) struct Extender {
 }
 
 impl Extender {
-    /// Takes the questions of a cycle.
+    /// Takes the requests of a cycle.
     pub fn take_questions(&mut self, state: &mut MemberState) {
         self.due.extend(state.cluster.take_questions());
     }
 
-    /// Asks, some at once. A question about what is gone is answered with no.
+    /// Sends waiting requests. A request about an object that is gone is answered with no.
     pub fn start(&mut self, state: &mut MemberState, context: &Arc<Context>) {
         while self.asked.len() < ASKED_AT_ONCE
             && let Some(asked) = self.due.pop_front()
@@ -43,12 +43,12 @@ impl Extender {
         }
     }
 
-    /// Waits for an answer; never ready while nothing is asked.
+    /// Waits for an answer; never ready while none is pending.
     pub async fn next(&mut self) -> (Asked, Answer) {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(heard)) => return heard,
-                Some(Err(error)) => tracing::error!(%error, "a question to the extender ended abnormally"),
+                Some(Err(error)) => tracing::error!(%error, "a request to the extender panicked"),
                 None => std::future::pending().await,
             }
         }

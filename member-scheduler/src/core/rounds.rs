@@ -1,4 +1,4 @@
-//! The loop of the core: each round takes what has arrived since the last, decides, and starts writes.
+//! The loop of the core: each round applies what has arrived since the last, decides, and starts writes.
 
 use fleet_agent_ground::{Backoff, Event, HoldRequest, PlaceQuestion, call};
 use fleet_api::{Reservation, names};
@@ -14,12 +14,11 @@ use crate::{
     scheduler::{self, placing},
 };
 
-/// Changes handled in one round at most.
+/// Most changes applied in one round.
 const ROUND: usize = 512;
 
 impl Core {
-    /// Runs until the agent stops. Writes under way are dropped then: the next agent starts from
-    /// listings.
+    /// Runs until the agent stops. Writes in flight are dropped then; the next agent starts from lists.
     pub async fn run(mut self) {
         let context = self.context.clone();
         context.shutdown.run_until_cancelled(self.work()).await;
@@ -39,7 +38,7 @@ impl Core {
                 Some(ended) = self.tells.join_next() => self.ended(ended),
                 Some(written) = self.holds.join_next() => match written {
                     Ok(written) => self.book.written(written),
-                    Err(error) => tracing::error!(%error, "a write of a reservation ended abnormally"),
+                    Err(error) => tracing::error!(%error, "a write of a reservation panicked"),
                 },
                 (asked, answer) = self.extender.next() => self.state.cluster.hear(asked, answer),
                 n = self.requests.recv_many(&mut asked, ROUND) => if n == 0 { return },
@@ -51,7 +50,7 @@ impl Core {
                 () = context.owned.changed() => {}
                 () = sleep_until(wake), if wake.is_some() => {}
             }
-            // Whatever else has arrived belongs to the same round.
+            // Everything else that has arrived belongs to the same round.
             while let Some(ended) = self.binds.try_join_next() {
                 self.ended(ended);
             }
@@ -73,14 +72,14 @@ impl Core {
                 self.term_beginnings = self.context.terms.beginnings();
                 self.book.forget_terms();
             }
-            // Reservations and Works bring terms of leaders; the newest counts for both.
+            // Reservations and Works carry leaders' terms; the newest one counts for both.
             self.context.terms.note(self.book.see_term(self.context.terms.newest()));
             self.decide();
             self.start_writes();
         }
     }
 
-    /// Nothing is placed by other rules than the file's. What is wrong with the file is told by who watches it.
+    /// Reads the configuration before the first placement. The watcher of the file reports mistakes.
     async fn read_policy(&mut self) {
         let Some(file) = &self.context.settings.scheduler_conf else { return };
         let text = tokio::fs::read_to_string(file).await.unwrap_or_default();
@@ -89,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Holds again what the copies in the member say.
+    /// Recovers the holds of the copies in the member.
     async fn recover(&mut self) {
         let copies: Api<Reservation> =
             Api::namespaced(self.context.member.client.clone(), names::MEMBER_NAMESPACE);
@@ -103,7 +102,7 @@ impl Core {
                     }
                     return;
                 }
-                // A member without the definition has never held anything.
+                // A member without the definition has no holds.
                 Err(error) if error.is_not_found() => return,
                 Err(error) => tracing::warn!(%error, "cannot list the reservations held in the member"),
             }
@@ -146,7 +145,9 @@ impl Core {
             CoreChange::PriorityClass(change) => groups::priority_class(change, state),
             CoreChange::Config(config) => match fleet_scheduler::Policy::compile(&config) {
                 Ok(policy) => state.cluster.set_policy(policy),
-                Err(error) => tracing::error!(%error, "the scheduler's configuration is not used"),
+                Err(error) => {
+                    tracing::error!(%error, "invalid scheduler configuration; the last valid one stays in force")
+                }
             },
         }
     }
@@ -162,7 +163,7 @@ impl Core {
 
     fn answer_place(&self, PlaceQuestion { pod, answer }: PlaceQuestion) {
         let node = self.unlisted.is_empty().then(|| placing::node_for_one(&self.state, &pod)).flatten();
-        // Who asked may have given up.
+        // The requester may have given up.
         let _ = answer.send(node);
     }
 

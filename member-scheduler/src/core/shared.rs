@@ -1,4 +1,4 @@
-//! What the core remembers of nodes that other schedulers use as well, and how gates are taken off.
+//! State about nodes that other schedulers also use, and removal of scheduling gates.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,28 +17,28 @@ use crate::{
     notices::{Notice, Notices},
 };
 
-/// Source of events about pods that other schedulers bind.
+/// Event source for pods that other schedulers bind.
 pub(super) const SOURCE: &str = "fleet";
 
-/// What the core remembers of it. A restart loses when gangs were let go: they are looked at again when they change.
+/// In memory only. A restart loses when gates were removed; such gangs are reconciled again when they change.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Gangs whose gates were taken off, and when.
+    /// Gangs whose gates were removed, and when.
     pub let_go: BTreeMap<String, Instant>,
-    /// When places are looked for again.
+    /// When places are searched again.
     pub replan_at: Option<Instant>,
-    /// What pods behind gates were told last, by reservation.
+    /// The last message to pods behind gates, by reservation.
     pub told: BTreeMap<String, String>,
 }
 
-/// How long the cluster's scheduler may take to bind a gang that was let go: so short that what it has bound of one that
-/// does not fit is gone within the grace.
+/// How long the cluster's scheduler may take to bind a gang whose gates were removed. It is short enough that
+/// a partly bound gang is deleted within the grace period.
 pub(super) fn bound_within(grace: Duration) -> Duration {
     grace / 2
 }
 
 impl Shared {
-    /// When something is to be looked at without news.
+    /// When to check again without a change.
     pub fn next_look(&self, grace: Duration) -> Option<Instant> {
         let grace = bound_within(grace);
         let first = self.let_go.values().min().map(|at| *at + grace);
@@ -46,7 +46,7 @@ impl Shared {
     }
 }
 
-/// Takes the gates off. Returns the pods that keep theirs.
+/// Removes the gates. Returns the pods that still have theirs.
 pub(crate) async fn release(context: Arc<Context>, notices: Notices, releases: Vec<Release>) -> Vec<PodKey> {
     let mut failed = Vec::new();
     for release in releases {
@@ -54,8 +54,8 @@ pub(crate) async fn release(context: Arc<Context>, notices: Notices, releases: V
             Ok(()) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => {
-                tracing::warn!(pod = %release.pod.name, namespace = %release.pod.namespace, %error, "cannot take the gate off");
-                let why = format!("its gate cannot be taken off: {error}");
+                tracing::warn!(pod = %release.pod.name, namespace = %release.pod.namespace, %error, "cannot remove the scheduling gate");
+                let why = format!("its scheduling gate cannot be removed: {error}");
                 notices.send(Notice::failed_scheduling(&release.pod, &release.uid, SOURCE, &why));
                 failed.push(release.pod);
             }
@@ -67,10 +67,13 @@ pub(crate) async fn release(context: Arc<Context>, notices: Notices, releases: V
 async fn release_one(context: &Context, release: &Release) -> Result<(), CallError> {
     let pods: Api<Pod> = Api::namespaced(context.member.client.clone(), &release.pod.namespace);
     let gates: Vec<Value> = release.others.iter().map(|name| json!({"name": name})).collect();
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"uid": release.uid},
         "spec": {"nodeSelector": {HOSTNAME: release.hostname}, "schedulingGates": gates},
     });
+    if let Some(marks) = &release.marks {
+        patch["metadata"]["annotations"] = json!(**marks);
+    }
     let patch = Patch::Merge(patch);
     call(pods.patch(&release.pod.name, &PatchParams::default(), &patch)).await.map(drop)
 }

@@ -1,5 +1,5 @@
-//! The core's part on nodes that other schedulers use as well: whose pods take the places kept here, gangs behind gates, room
-//! that others have taken, and what is told of it.
+//! Handling of nodes that other schedulers also use: pods that take reserved places, gangs behind gates,
+//! capacity that others have taken, and the reports about it.
 
 use fleet_member_state::{GangKey, Gated, PodKey};
 use tokio::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::notices::Notice;
 
-/// Longest pause between two searches for places that others have taken.
+/// Longest pause between two searches for replacement places.
 const REPLAN_PAUSE: Duration = Duration::from_secs(5);
 impl Core {
-    /// Before gangs are placed: jobs that are new, and room that others have taken.
+    /// Before gangs are placed: handles new jobs, and capacity that others have taken.
     pub(crate) fn see_others(&mut self, now: Instant) {
         for (uid, job) in self.context.owned.news() {
             self.state.set_job(&uid, job);
@@ -39,7 +39,8 @@ impl Core {
         }
     }
 
-    /// The gang was bound where others were faster: what has not started goes, all of it when nothing has.
+    /// The gang was bound on nodes where another scheduler was faster: pods that have not started are
+    /// deleted, all of them if none has.
     fn give_way(&mut self, key: &GangKey, why: &str) {
         let Some(gang) = self.state.gang(key) else { return };
         let pods: Vec<(PodKey, String, bool)> = gang
@@ -49,11 +50,11 @@ impl Core {
             .filter(|(_, entry)| !entry.deleting && !entry.finished && entry.counted_on().is_some())
             .map(|(pod, entry)| (pod.clone(), entry.uid.clone(), entry.started.is_some()))
             .collect();
-        tracing::warn!(gang = ?key, %why, "a gang gives its places back");
+        tracing::warn!(gang = ?key, %why, "a gang releases its places");
         for (pod, uid, _) in &pods {
             self.notices.send(Notice::failed_scheduling(pod, uid, SOURCE, why));
         }
-        // What was not sent yet stays where it is.
+        // Bindings that were not sent yet are dropped.
         let mut unsent = Vec::new();
         self.to_bind.retain(|bindings| {
             let is_its = bindings.iter().any(|binding| pods.iter().any(|(pod, ..)| *pod == binding.pod));
@@ -80,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Takes the gates off gangs that are whole, and takes back what was let go and did not start whole.
+    /// Removes the gates of complete gangs, and deletes gangs that did not start as a whole.
     pub(crate) fn open_gates(&mut self, gates: &std::collections::BTreeSet<String>, now: Instant) {
         for name in gates {
             match self.state.gated(name) {
@@ -111,7 +112,7 @@ impl Core {
                 continue;
             }
             let why = format!(
-                "the cluster's scheduler has bound {} of {} pods within {} s; the gang gives its places back",
+                "the cluster's scheduler has bound {} of {} pods within {} s; the gang releases its places",
                 with.len(),
                 with.len() + without.len(),
                 grace.as_secs_f32()
@@ -138,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Gates that could not be taken off are looked at again.
+    /// Gates that could not be removed are tried again.
     pub(crate) fn not_released(&mut self, name: String, failed: &[PodKey]) {
         for pod in failed {
             self.state.set_let_go(pod, false);

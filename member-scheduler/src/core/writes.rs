@@ -1,17 +1,17 @@
-//! Starts the writes that follow from decisions, a bounded number at a time.
+//! Starts the writes of decisions, a bounded number at a time.
 
 use tokio::time::Instant;
 
 use fleet_member_state::PodKey;
 
 use super::{Core, Ended, Lazy, shared};
-use crate::scheduler::{extender, fresh::Look, write};
+use crate::scheduler::{extender, fresh::FreshCheck, write};
 
-/// Gangs whose bindings are under way at once.
+/// Most gangs with bindings in flight.
 const GANGS_AT_ONCE: usize = 64;
-/// Reservations whose writes are under way at once.
+/// Most reservations with writes in flight.
 const HOLDS_AT_ONCE: usize = 64;
-/// Gangs whose pods are being told something, or evicted, at once.
+/// Most gangs whose pods are being updated or evicted.
 const TELLS_AT_ONCE: usize = 4;
 
 impl Core {
@@ -20,7 +20,7 @@ impl Core {
             && let Some(bindings) = self.to_bind.pop_front()
         {
             let (context, notices) = (self.context.clone(), self.notices.clone());
-            let look = self.state.is_shared.then(|| Look::of(&self.state, &bindings));
+            let look = self.state.is_shared.then(|| FreshCheck::of(&self.state, &bindings));
             self.binds
                 .spawn(async move { Ended::Bound(write::bind(context, notices, bindings, look).await) });
         }
@@ -42,14 +42,14 @@ impl Core {
             self.tells.spawn(async move {
                 match lazy {
                     Lazy::Tell(pods, message) => {
-                        Ended::Told(write::tell(context, notices, pods, message).await)
+                        Ended::Reported(write::tell(context, notices, pods, message).await)
                     }
                     Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
                     Lazy::Ask(leave, pods) => {
                         let allowed = extender::allowed(&leave).await;
                         let (go, stay): (Vec<_>, Vec<_>) =
                             pods.into_iter().partition(|(_, uid)| allowed.contains(uid));
-                        // With one of its victims kept a taker has no place: it looks for others.
+                        // If one victim is kept, the preemptor has no place and searches for other victims.
                         if stay.is_empty() {
                             Ended::Evicted(write::evict(context, go).await)
                         } else {

@@ -1,8 +1,8 @@
-//! The book of reservations: what was asked, what was answered, what is written where.
+//! The book of reservations: requests, answers, and what is written.
 //!
-//! Pure: time and the number of the next capacity report come in as arguments. Level-based: an entry
-//! says what is wanted and what is known to be written, and [`Book::next_write`] is the difference, so
-//! a write that failed, or that was overtaken, is simply computed again.
+//! Pure: time and the number of the next capacity report are arguments. Level-triggered: an entry has the
+//! desired state and what is known to be written, and [`Book::next_write`] is the difference. So a failed or
+//! outdated write is simply computed again.
 
 mod repair;
 
@@ -21,7 +21,7 @@ use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    entry::{CopyState, Entry, HoldWrite, HoldWritten, Verdict, expired, refused},
+    entry::{CopyState, HoldWrite, HoldWritten, ReservationEntry, Verdict, expired, refused},
     write::places_annotation,
 };
 use fleet_agent_ground::Permits;
@@ -29,20 +29,20 @@ use fleet_member_state::{Hold, MemberState};
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ReservationEntry>,
     by_binding: BTreeMap<String, BTreeSet<String>>,
-    /// Asked and not planned yet, in the order of arrival.
+    /// Requested and not planned yet, in the order of arrival.
     asked: VecDeque<String>,
-    /// Entries whose writes are to be looked at.
+    /// Entries whose writes must be computed.
     due: BTreeSet<String>,
     deadlines: BTreeSet<(Timestamp, String)>,
-    /// Held over a restart, and heard of from the hub since: the count until their deadlines begins anew.
+    /// Recovered after a restart and named again by the hub: their time to live counts anew.
     heard: BTreeSet<String>,
     /// The newest term of a leader of the hub.
     newest_term: i64,
-    /// Which namespaces places are held for.
+    /// Namespaces for which places may be held.
     permits: Permits,
-    /// Holds of jobs that are here and have lost their places.
+    /// Holds of present jobs that have lost their places.
     placeless: BTreeSet<String>,
 }
 
@@ -51,19 +51,19 @@ impl Book {
         Self { permits, ..Self::default() }
     }
 
-    /// Takes in a term of a leader that was seen elsewhere; returns the newest one.
+    /// Applies a leader's term that was seen elsewhere; returns the newest one.
     pub fn see_term(&mut self, term: i64) -> i64 {
         self.newest_term = self.newest_term.max(term);
         self.newest_term
     }
 
-    /// The hub counts its leaders anew.
+    /// The hub counts its leaders' terms anew.
     pub fn forget_terms(&mut self) {
         self.newest_term = 0;
     }
 
-    /// Takes over a copy found in the member at the start: its places are held again. Whether its Work has arrived is
-    /// not written there: nothing of it lapses before the hub is heard.
+    /// Recovers a copy found in the member at the start: its places are held again. Whether its Work has
+    /// arrived is not recorded, so it does not expire before the hub names it.
     pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         self.see_term(copy.spec.term.unwrap_or_default());
@@ -75,7 +75,7 @@ impl Book {
             }
             None => Verdict::Released,
         };
-        let entry = Entry {
+        let entry = ReservationEntry {
             spec: Arc::new(copy.spec.clone()),
             hub_uid: None,
             verdict,
@@ -89,7 +89,7 @@ impl Book {
         self.insert(&name, entry);
     }
 
-    /// A reservation of the hub is new or has changed.
+    /// A reservation of the hub was created or has changed.
     pub fn apply(&mut self, reservation: &Reservation, state: &mut MemberState) {
         let name = reservation.metadata.name.clone().unwrap_or_default();
         if reservation.metadata.deletion_timestamp.is_some() {
@@ -101,14 +101,14 @@ impl Book {
         let Some(entry) = self.entries.get_mut(&name) else {
             let verdict = match phase {
                 None => Verdict::Asked,
-                // Nodes for cells are kept as long as the hub says so, whatever was before.
+                // Nodes for cells are kept as long as the hub asks for them, whatever the earlier state.
                 Some(_) if !reservation.spec.cell_nodes.is_empty() => Verdict::Asked,
                 Some(ReservationPhase::Reserved) => {
                     Verdict::Closed(expired("the member holds no places for it any more"))
                 }
                 Some(ReservationPhase::Refused | ReservationPhase::Expired) => return,
             };
-            let entry = Entry {
+            let entry = ReservationEntry {
                 spec: Arc::new(reservation.spec.clone()),
                 hub_uid: Some(uid),
                 verdict,
@@ -128,7 +128,7 @@ impl Book {
             }
             return;
         }
-        // Seen for the first time since the start, or made anew under the same name.
+        // Seen for the first time since the start, or created again under the same name.
         if entry.hub_uid.is_none() && !entry.arrived && matches!(entry.verdict, Verdict::Held(_)) {
             if entry.spec.cell_nodes.is_empty() {
                 self.heard.insert(name.clone());
@@ -148,8 +148,8 @@ impl Book {
         self.due.insert(name);
     }
 
-    /// The member tells of a copy. Nobody here may know of it: it came with a request that arrived after its sender
-    /// had given up, and goes again.
+    /// A copy was seen in the member. If it is unknown here, its request arrived after the sender had given
+    /// up; it is deleted.
     pub fn see_copy(&mut self, copy: &Reservation) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         match self.entries.get_mut(&name) {
@@ -159,7 +159,7 @@ impl Book {
             }
             Some(entry) => entry.seen = entry.busy,
             None => {
-                let entry = Entry {
+                let entry = ReservationEntry {
                     spec: Arc::new(copy.spec.clone()),
                     hub_uid: None,
                     verdict: Verdict::Released,
@@ -175,7 +175,7 @@ impl Book {
         }
     }
 
-    /// The hub's reservation is gone: the places are given back.
+    /// The hub's reservation is gone: its places are released.
     pub fn remove(&mut self, name: &str, state: &mut MemberState) {
         if mutation::is_on(Mutation::HoldKept) {
             return;
@@ -188,15 +188,15 @@ impl Book {
         self.due.insert(name.to_owned());
     }
 
-    /// Every reservation of the hub has been told of: what was taken over and is none of them goes.
+    /// All reservations of the hub are known: recovered holds without one are released.
     pub fn listed(&mut self, state: &mut MemberState) {
         let unheard = self.entries.iter().filter(|(_, entry)| entry.hub_uid.is_none());
         let unheard: Vec<String> = unheard.map(|(name, _)| name.clone()).collect();
         unheard.iter().for_each(|name| self.remove(name, state));
     }
 
-    /// Plans what was asked. `next_report` is the number of the first capacity report that will count
-    /// what is held now. Whether anything was held.
+    /// Plans requested reservations. `next_report` is the number of the first capacity report that includes
+    /// what is held now. Returns whether anything was held.
     pub fn plan_asked(&mut self, state: &mut MemberState, now: Timestamp, next_report: i64) -> bool {
         let mut held = false;
         while let Some(name) = self.asked.pop_front() {
@@ -238,8 +238,8 @@ impl Book {
         held
     }
 
-    /// The Work of this binding and epoch has arrived: its hold has no deadline any more. Nothing is written of that:
-    /// the Work and what it brings about say it.
+    /// The Work of this binding and epoch has arrived: its hold no longer expires. This is not written,
+    /// because the Work and its effects show it.
     pub fn consume(&mut self, binding_uid: &str, epoch: i64) {
         for name in self.names_of(binding_uid) {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
@@ -273,7 +273,7 @@ impl Book {
         }
     }
 
-    /// What the hub is told of cells anew: nodes that have turned good or bad, and pods that have ended.
+    /// Updates the answers about cells: nodes that have turned good or bad, and pods that have ended.
     pub fn look_at_cells(&mut self, state: &mut MemberState) {
         for name in state.take_cells_changed() {
             if let Some(entry) = self.entries.get_mut(&name)
@@ -284,12 +284,12 @@ impl Book {
         }
     }
 
-    /// The next moment at which a hold lapses.
+    /// The next time at which a hold expires.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Gives back what has lapsed by `now`. A hold whose pods exist is in use, whoever was to say so.
+    /// Releases holds that have expired by `now`. A hold whose pods exist is in use and stays.
     pub fn expire(&mut self, now: Timestamp, state: &mut MemberState) {
         for name in std::mem::take(&mut self.heard) {
             if let Some(entry) = self.entries.get_mut(&name) {
@@ -328,7 +328,7 @@ impl Book {
         None
     }
 
-    /// A write has ended, well or not.
+    /// A write has ended, successfully or not.
     pub fn written(&mut self, written: HoldWritten) {
         let Some(entry) = self.entries.get_mut(&written.name) else { return };
         entry.busy = false;
@@ -346,7 +346,7 @@ impl Book {
         self.due.insert(written.name);
     }
 
-    fn insert(&mut self, name: &str, entry: Entry) {
+    fn insert(&mut self, name: &str, entry: ReservationEntry) {
         self.by_binding.entry(entry.spec.binding.uid.clone()).or_default().insert(name.to_owned());
         if entry.verdict == Verdict::Asked {
             self.asked.push_back(name.to_owned());
@@ -357,7 +357,7 @@ impl Book {
     }
 
     fn note_deadline(&mut self, name: &str) {
-        if let Some(Entry { verdict: Verdict::Held(_), deadline: Some(deadline), .. }) =
+        if let Some(ReservationEntry { verdict: Verdict::Held(_), deadline: Some(deadline), .. }) =
             self.entries.get(name)
         {
             let deadline = *deadline;
@@ -384,7 +384,7 @@ fn lapses_at(spec: &ReservationSpec, now: Timestamp) -> Option<Timestamp> {
     Some(now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX))
 }
 
-/// The status that answers: places for all components at once, or why not.
+/// The answer: places for all components at once, or why there are none.
 fn plan(
     name: &str,
     spec: &ReservationSpec,
@@ -395,8 +395,10 @@ fn plan(
     let gang = fleet_api::convert::gang(&spec.components)
         .map_err(|error| Box::new(refused(error.to_string(), Vec::new())))?;
     if !spec.cells.is_empty() {
-        let places = fleet_member_state::cells::places(spec, &gang, name, state)
+        let mut places = fleet_member_state::cells::places(spec, &gang, name, state)
             .map_err(|why| Box::new(cells::refusal(why)))?;
+        cells::aside(spec, &gang, &mut places, state)
+            .map_err(|message| Box::new(refused(message, Vec::new())))?;
         return Ok(held(&gang, spec, places, now, next_report));
     }
     let components: Vec<(String, Arc<PodSpec>, i64)> = gang
@@ -436,7 +438,7 @@ fn held(
     }
 }
 
-/// Holds what a copy in the member says.
+/// Holds the places of a copy in the member.
 fn keep(name: &str, spec: &ReservationSpec, status: &ReservationStatus, state: &mut MemberState) {
     match spec.cell_nodes.is_empty() {
         true => state.add_hold(Hold::new(name, spec, &status.nodes)),

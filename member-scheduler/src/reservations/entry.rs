@@ -1,4 +1,4 @@
-//! One reservation in the book: what was asked, what was answered, and what is written of it where.
+//! One reservation of the book: the request, the answer, and what is written.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use jiff::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Asked,
-    /// Places are held, under this status.
+    /// Places are held, with this status.
     Held(ReservationStatus),
     /// Refused or Expired.
     Closed(ReservationStatus),
-    /// The places were given back because nobody needs them any more.
+    /// The places were released because they are no longer needed.
     Released,
 }
 
-/// What is known of the copy in the member.
+/// State of the copy in the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyState {
     None,
-    /// A write of it may have taken effect, now or later.
+    /// A write of it may have taken effect, or may do so later.
     Maybe,
     Stands,
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ReservationEntry {
     pub spec: Arc<ReservationSpec>,
-    /// The hub's object, once seen and while it stands.
+    /// Uid of the hub's object while it exists.
     pub hub_uid: Option<String>,
     pub verdict: Verdict,
     pub copy: CopyState,
-    /// When the places are given back, unless the Work arrives before.
+    /// When the places are released, unless the Work arrives before.
     pub deadline: Option<Timestamp>,
-    /// The Work has.
+    /// The Work has arrived.
     pub arrived: bool,
     /// Status of the hub's object as far as known.
     pub answered: Option<ReservationStatus>,
-    /// A write is under way.
+    /// A write is in flight.
     pub busy: bool,
-    /// The member told of a copy meanwhile; it may have come after the write took effect.
+    /// A copy was seen meanwhile; the watch may have reported it after the write took effect.
     pub seen: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct HoldWrite {
     pub name: String,
     pub spec: Arc<ReservationSpec>,
     pub copy: CopyWrite,
-    /// The hub's object by uid, and its status to be.
+    /// Uid and desired status of the hub's object.
     pub answer: Option<(String, ReservationStatus)>,
     pub old_answer: Option<ReservationStatus>,
 }
@@ -65,17 +65,17 @@ pub(crate) enum CopyWrite {
     Delete,
 }
 
-/// What of a [`HoldWrite`] is known to be written.
+/// What a [`HoldWrite`] is known to have written.
 #[derive(Debug)]
 pub(crate) struct HoldWritten {
     pub name: String,
-    /// What is known of the copy from now on, if that is new.
+    /// New state of the copy, if it changed.
     pub copy: Option<CopyState>,
     pub answered: Option<(String, ReservationStatus)>,
 }
 
-impl Entry {
-    /// What is wanted and not written.
+impl ReservationEntry {
+    /// Desired state that is not written yet.
     pub fn difference(&self, name: &str) -> Option<HoldWrite> {
         let (copy, answer) = match &self.verdict {
             Verdict::Asked => return None,

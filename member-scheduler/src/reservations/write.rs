@@ -14,11 +14,11 @@ use super::entry::{CopyState, CopyWrite, HoldWrite, HoldWritten};
 use crate::context::Context;
 use fleet_agent_ground::{Backoff, CallError, call};
 
-/// Annotation on a copy: the answer it was made with. An API server drops the status of an object that is created; so
-/// the places stand here, in the same write as the copy itself, and nowhere else.
+/// Annotation on a copy: the answer with its places. API servers drop the status of an object at creation, so
+/// the places are stored here, in the same write as the copy.
 pub(crate) const PLACES_ANNOTATION: &str = "fleet.dev/places";
 
-/// The answer a copy was made with.
+/// The answer stored in a copy.
 pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus> {
     let text = copy.metadata.annotations.as_ref()?.get(PLACES_ANNOTATION)?;
     serde_json::from_str(text)
@@ -27,11 +27,11 @@ pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus>
 }
 
 impl HoldWrite {
-    /// Writes; after a failure it returns only when the next attempt may start.
+    /// Writes; after a failure it returns when the next attempt may start.
     pub async fn perform(self, context: Arc<Context>) -> HoldWritten {
         let mut written = HoldWritten { name: self.name.clone(), copy: None, answered: None };
         if let Err(error) = self.write(&context, &mut written).await {
-            tracing::warn!(reservation = %self.name, %error, "cannot write the reservation; trying again");
+            tracing::warn!(reservation = %self.name, %error, "cannot write the reservation; retrying");
             Backoff::new(&self.name).wait().await;
         }
         written
@@ -46,7 +46,7 @@ impl HoldWrite {
                 self.answer(context, written).await
             }
             CopyWrite::Create(status) => {
-                // Unless it is known to have failed it may stand, now or later.
+                // Unless the write is known to have failed, the copy may exist, now or later.
                 written.copy = Some(CopyState::Maybe);
                 self.create_copy(context, status).await?;
                 written.copy = Some(CopyState::Stands);
@@ -66,7 +66,7 @@ impl HoldWrite {
             Err(error) if error.is_conflict() => {}
             other => return other.map(drop),
         }
-        // A copy of an earlier answer under this name: its places are no longer the ones.
+        // A copy of an earlier answer with this name has outdated places.
         copy.metadata.resource_version = call(api.get(&self.name)).await?.metadata.resource_version;
         call(api.replace(&self.name, &params(), &copy)).await.map(drop)
     }
@@ -85,14 +85,14 @@ impl HoldWrite {
             // The uid keeps the answer from a later reservation of the same name.
             let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": diff}));
             match call(api.patch_status(&self.name, &PatchParams::default(), &patch)).await {
-                // Replaced, or only changed at the same moment by somebody else.
+                // Replaced, or changed by another writer at the same time.
                 Err(error) if error.is_conflict() => {
                     let stands = call(api.get_opt(&self.name)).await?;
                     if stands.is_some_and(|stands| stands.metadata.uid.as_ref() == Some(uid)) {
                         return Err(error);
                     }
                 }
-                // Gone or replaced: the feed brings what is to be answered then.
+                // Gone or replaced: the feed reports what to answer then.
                 Err(error) if !error.is_not_found() => return Err(error),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! A decision to bind a pod, with what is to be asked and written along with it.
+//! A decision to bind a pod, with the required checks and writes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,15 +13,15 @@ pub(crate) struct Binding {
     pub uid: String,
     pub node: String,
     pub scheduler_name: String,
-    /// Parts of the node's cards that go with it.
+    /// Parts of the node's devices that the pod gets.
     pub devices: Option<Box<Assigned>>,
-    /// Annotations of its place, where that is of cells.
+    /// Annotations of its cells, if it has any.
     pub marks: Option<Arc<BTreeMap<String, String>>>,
-    /// Whom to ask first whether the pod may go there.
+    /// The extender to ask first whether the pod may be bound.
     pub check: Option<Arc<Check>>,
 }
 
-/// Whether one pod may go to its node.
+/// A request whether one pod may be bound to its node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Check {
     pub policy: ExtenderPolicy,

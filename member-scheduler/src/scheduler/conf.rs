@@ -1,4 +1,4 @@
-//! `volcano-scheduler.conf`: read as Volcano's users write it, every mistake told with its line.
+//! Parses `volcano-scheduler.conf` in Volcano's format; every mistake is reported with its line.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -14,24 +14,24 @@ use crate::changes::CoreChange;
 
 mod metrics;
 
-/// How often the file is looked at.
+/// Interval at which the file is checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Actions of Volcano that are part of others here: whole gangs are taken by preempt and reclaim themselves.
+/// Volcano's actions that are part of other actions here: preempt and reclaim handle whole gangs.
 const SAME_AS: [(&str, Action); 2] = [("gangpreempt", Action::Preempt), ("gangreclaim", Action::Reclaim)];
 
-/// What a file says.
+/// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Conf {
     pub config: Config,
-    /// Where loads of nodes are read; `None`: nothing asks for them.
+    /// Source of node loads; `None`: not needed.
     pub loads: Option<Source>,
 }
 
-/// Reads a configuration.
+/// Parses a configuration.
 ///
 /// # Errors
-/// Line, field, what was found and what is allowed, in one sentence.
+/// Line, field, value found and values allowed, in one sentence.
 pub(crate) fn read(text: &str) -> Result<Conf, String> {
     let document = read_located(text).map_err(|(line, what)| format!("line {line}: {what}"))?;
     let mut config = Config { actions: Vec::new(), tiers: Vec::new(), action_arguments: BTreeMap::new() };
@@ -184,7 +184,7 @@ fn read_arguments(
             return Err(wrong(value.line, path, &name, &allowed));
         }
         lines.push((plugin, name.clone(), value.line));
-        // What is no scalar belongs to plugins that are not acted on.
+        // Values that are not scalars belong to plugins that are not supported.
         found.insert(name, scalar(value).unwrap_or_else(|| value.to_json().to_string()));
         Ok(())
     };
@@ -262,8 +262,8 @@ fn scalar(value: &Located) -> Option<String> {
     }
 }
 
-/// Reads the file whenever it changes, until nobody listens. A file that cannot be used is told and the last good
-/// one stays.
+/// Reads the file whenever it changes, until the receiver is dropped. An invalid file is reported, and the
+/// last valid one stays in force.
 pub(crate) async fn watch(
     file: PathBuf,
     changes: mpsc::Sender<CoreChange>,
@@ -276,12 +276,9 @@ pub(crate) async fn watch(
                 match read(&text) {
                     Ok(Conf { config, loads: source }) => {
                         for name in not_acted_on(&config) {
-                            tracing::warn!(
-                                name,
-                                "the scheduler knows this plugin or argument and does not act on it"
-                            );
+                            tracing::warn!(name, "this plugin or argument is accepted, but has no effect");
                         }
-                        tracing::info!(file = %file.display(), "the scheduler's configuration is read");
+                        tracing::info!(file = %file.display(), "read the scheduler's configuration");
                         if changes.send(CoreChange::Config(Box::new(config))).await.is_err() {
                             return;
                         }
@@ -292,7 +289,7 @@ pub(crate) async fn watch(
                         });
                     }
                     Err(error) => {
-                        tracing::error!(file = %file.display(), error, "the scheduler's configuration is not used");
+                        tracing::error!(file = %file.display(), error, "the scheduler's configuration is invalid; the last valid one stays in force");
                     }
                 }
                 known = Some(text);

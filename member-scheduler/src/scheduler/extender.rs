@@ -1,9 +1,10 @@
-//! Plugin extender: questions to a server of the cluster's owner, in the form that Volcano asks them.
+//! Plugin extender: requests to a server of the cluster's owner, in Volcano's format.
 //!
-//! Verbs `predicate` (may this task go to this node), `prioritize` (how good are these nodes for this task),
-//! `jobEnqueueable` (may this job enter its queue), `queueOverused` (may its queue hold no more), `jobReady` (may this job,
-//! which has its places, start), `preemptable` and `reclaimable` (which of these tasks may leave for that one). A task carries its pod as the API server has it; nodes and jobs carry
-//! what the scheduler knows of them. Deliberately absent: when to ask ([`fleet_scheduler::extender`]).
+//! Verbs: `predicate` (may this task run on this node), `prioritize` (how good are these nodes for this
+//! task), `jobEnqueueable` (may this job enter its queue), `queueOverused` (is its queue full), `jobReady`
+//! (may this job start in its places), `preemptable` and `reclaimable` (which of these tasks may be evicted
+//! for that one). A task contains its pod as the API server has it; nodes and jobs contain what the scheduler
+//! knows of them. Deliberately absent: when to send requests ([`fleet_scheduler::extender`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,20 +30,20 @@ use crate::outside;
 use fleet_agent_ground::call;
 use fleet_member_state::{MemberState, PodEntry, PodKey};
 
-/// Nodes that are put up for scoring at once.
+/// Most nodes scored in one request.
 const SCORED_NODES: usize = 1_000;
-/// Pods of one gang that are asked about at once.
+/// Most concurrent requests about pods of one gang.
 const CHECKS_AT_ONCE: usize = 16;
-/// Volcano's number for a task that waits.
+/// Volcano's code for a waiting task.
 const PENDING: i64 = 1;
-/// Volcano's word for no, to a job that wants to enter.
+/// Volcano's code for a refused job.
 const REJECT: i64 = -1;
 
-/// What is to be asked about a group.
+/// A request about a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Inquiry {
     policy: ExtenderPolicy,
-    /// Pod of the task, to be sent along.
+    /// The task's pod, which is included in the request.
     pod: Option<PodKey>,
     body: Value,
     about: About,
@@ -55,7 +56,7 @@ enum About {
     Nodes,
 }
 
-/// Who is to leave for whom, and is asked about first.
+/// Candidates for eviction, about which the extender is asked first.
 #[derive(Clone, Debug)]
 pub(crate) struct Leave {
     policy: ExtenderPolicy,
@@ -63,20 +64,20 @@ pub(crate) struct Leave {
     body: Value,
 }
 
-/// What the extender says of a gang's places.
+/// The extender's answer about a gang's places.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Fine,
-    /// Pods that may not go where they were to go, with why.
+    /// Pods that must not be bound to their nodes, and why.
     Refused(BTreeMap<PodKey, String>),
     Silent(String),
 }
 
-/// The check of a pod that is to be bound to the node; `None` where nobody wants one.
+/// The check of a pod before its binding; `None` if no extender wants it.
 pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: NodeId) -> Option<Arc<Check>> {
     let asks = |policy: &&ExtenderPolicy| policy.predicate.is_some() || policy.job_ready.is_some();
     let policy = state.cluster.policy.extender().filter(asks)?;
-    // It stands there already; whoever asks whether it fits wants the node without it.
+    // The pod already counts on the node; the extender expects the node without it.
     let own = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|pod| state.cluster.class(pod.class));
     let node = node_info(state, node, own.map_or(&[], |class| &class.request));
     let task = task(state, key, pod);
@@ -85,13 +86,13 @@ pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: Nod
     Some(Arc::new(Check { policy: policy.clone(), task, node, job: job.unwrap_or_default() }))
 }
 
-/// The question whether the group may enter its queue.
+/// The request whether the group may enter its queue.
 pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> {
     let policy = state.cluster.policy.extender()?.clone();
     Some(Inquiry { policy, pod: None, body: json!({"job": job(state, group)?}), about: About::Entry })
 }
 
-/// The question whether the group's queue may hold more.
+/// The request whether the group's queue may hold more.
 pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
     let policy = state.cluster.policy.extender()?.clone();
     let queue = &state.cluster.queue(state.cluster.try_group(group)?.queue).input;
@@ -104,7 +105,7 @@ pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
     Some(Inquiry { policy, pod: None, body, about: About::Queue })
 }
 
-/// The question who of these may leave for the group; `None` where nobody wants to be asked.
+/// The request which of these pods may be evicted for the group; `None` if no extender wants it.
 pub(crate) fn may_leave(
     state: &MemberState,
     taker: GroupId,
@@ -123,7 +124,7 @@ pub(crate) fn may_leave(
     Some(Leave { policy, verb, body: json!({"evictor": evictor, "evictees": evictees}) })
 }
 
-/// Uids of those that may leave. No answer keeps all, unless the extender may be ignored.
+/// Uids of pods that may be evicted. Without an answer none may, unless the extender is ignorable.
 pub(crate) async fn allowed(leave: &Leave) -> BTreeSet<String> {
     let uids = |list: &Value| -> BTreeSet<String> {
         let tasks = list.as_array().into_iter().flatten();
@@ -131,7 +132,7 @@ pub(crate) async fn allowed(leave: &Leave) -> BTreeSet<String> {
     };
     let all = uids(&leave.body["evictees"]);
     match post(&leave.policy, &leave.verb, &leave.body).await {
-        // Zero: it has nothing to say.
+        // Zero: it abstains.
         Ok(said) if said["status"].as_i64() == Some(0) => all,
         Ok(said) => uids(&said["victims"]),
         Err(error) if leave.policy.ignorable => {
@@ -139,7 +140,7 @@ pub(crate) async fn allowed(leave: &Leave) -> BTreeSet<String> {
             all
         }
         Err(error) => {
-            tracing::warn!(error, "the extender does not say who may leave: nobody does");
+            tracing::warn!(error, "no answer from the extender; nothing is evicted");
             BTreeSet::new()
         }
     }
@@ -169,7 +170,7 @@ fn job(state: &MemberState, group: GroupId) -> Option<Value> {
     }))
 }
 
-/// The question how good nodes are for pods of the group's class.
+/// The request to score nodes for pods of the group's class.
 pub(crate) fn scores(state: &mut MemberState, group: GroupId, class: u32) -> Option<Inquiry> {
     let policy = state.cluster.policy.extender()?.clone();
     let known = state.cluster.try_group(group)?;
@@ -181,7 +182,7 @@ pub(crate) fn scores(state: &mut MemberState, group: GroupId, class: u32) -> Opt
     Some(Inquiry { policy, pod: Some(key), body, about: About::Nodes })
 }
 
-/// Asks about a group. No answer is a no with why, unless the extender may be ignored.
+/// Sends a request about a group. No answer counts as no, with the error, unless the extender is ignorable.
 pub(crate) async fn answer(context: &Context, inquiry: Inquiry) -> Answer {
     let Inquiry { policy, pod, mut body, about } = inquiry;
     let verb = match about {
@@ -197,7 +198,7 @@ pub(crate) async fn answer(context: &Context, inquiry: Inquiry) -> Answer {
         let refused = match about {
             About::Entry => (said["status"].as_i64() == Some(REJECT)).then_some("refused by the extender"),
             About::Queue => {
-                (said["overused"] == true).then_some("the extender says that its queue is overused")
+                (said["overused"] == true).then_some("the extender reports its queue as overused")
             }
             About::Nodes => None,
         };
@@ -225,10 +226,10 @@ fn points(scores: &Value) -> BTreeMap<String, f64> {
 }
 
 fn silence(error: &str) -> String {
-    format!("the extender does not say: {error}")
+    format!("the extender does not answer: {error}")
 }
 
-/// Asks for every pod of a gang whether it may go where it is to go.
+/// Asks for every pod of a gang whether it may be bound to its node.
 pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict {
     let checks: Vec<(PodKey, Arc<Check>)> =
         bindings.iter().filter_map(|binding| Some((binding.pod.clone(), binding.check.clone()?))).collect();
@@ -260,9 +261,7 @@ pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict 
 async fn not_ready(check: &Check) -> Option<String> {
     let verb = check.policy.job_ready.as_deref()?;
     match post(&check.policy, verb, &json!({"job": check.job})).await {
-        Ok(said) => {
-            (said["status"] == false).then(|| "the extender says that the job is not ready".to_owned())
-        }
+        Ok(said) => (said["status"] == false).then(|| "the extender reports the job as not ready".to_owned()),
         Err(error) if check.policy.ignorable => {
             tracing::debug!(error, "the extender is ignored");
             None
@@ -271,7 +270,7 @@ async fn not_ready(check: &Check) -> Option<String> {
     }
 }
 
-/// Why the pod may not go to its node; `None`: it may.
+/// Why the pod may not be bound to its node; `None`: it may.
 async fn may_go(context: &Context, check: &Check, pod: &PodKey) -> Result<Option<String>, String> {
     let mut task = check.task.clone();
     task["Pod"] = read(context, pod).await?;
@@ -294,7 +293,7 @@ async fn post(policy: &ExtenderPolicy, verb: &str, body: &Value) -> Result<Value
     outside::ask(client.post(format!("{}/{verb}", policy.url)).json(body)).await
 }
 
-// ---- Volcano's structures, in the names of their fields
+// ---- Volcano's structures, with its field names
 
 fn task(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Value {
     let group = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|known| known.group);
@@ -323,7 +322,7 @@ fn task(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Value {
     })
 }
 
-/// The node without what `own` asks for.
+/// The node without the requests of `own`.
 fn node_info(state: &MemberState, id: NodeId, own: &[(u16, i64)]) -> Value {
     let cluster = &state.cluster;
     let node = cluster.nodes.get(id);
@@ -441,7 +440,7 @@ mod tests {
     async fn a_pod_waits_for_the_scores_of_the_extender() {
         let (fixture, server) = play("      extender.prioritizeVerb: prioritize\n").await;
         fixture.create_pod("p", "1", json!({})).await;
-        let why = "the extender does not say: it answered 503 Service Unavailable";
+        let why = "the extender does not answer: it answered 503 Service Unavailable";
         fixture.wait_told("p", why).await;
         server.say("prioritize", |_| json!({"nodeScore": {"n2": 10.0, "n1": 1.5}}));
         fixture.wait_bound("p", "n2").await;
@@ -459,10 +458,10 @@ mod tests {
         server.say("queueOverused", |_| json!({"overused": true}));
         server.say("jobReady", |_| json!({"status": false}));
         fixture.create_pod("p", "1", json!({})).await;
-        fixture.wait_told("p", "the extender says that its queue is overused").await;
+        fixture.wait_told("p", "the extender reports its queue as overused").await;
         assert_eq!(server.asked("queueOverused").unwrap()["queue"]["Name"], "default");
         server.say("queueOverused", |_| json!({"overused": false}));
-        fixture.wait_told("p", "the extender says that the job is not ready").await;
+        fixture.wait_told("p", "the extender reports the job as not ready").await;
         assert_eq!(server.asked("jobReady").unwrap()["job"]["MinAvailable"], 1);
         server.say("jobReady", |_| json!({"status": true}));
         fixture.wait_bound("p", "n1").await;

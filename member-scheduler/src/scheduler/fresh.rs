@@ -1,5 +1,5 @@
-//! A last look before a gang is bound on nodes that other schedulers use as well: their pods are listed anew, because
-//! the watch may not have told of the latest.
+//! A last check before a gang is bound on nodes that other schedulers also use: their pods are listed again,
+//! because the watch may lag.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::context::Context;
 use fleet_agent_ground::{CallError, call, lean::LeanPod};
 use fleet_member_state::MemberState;
 
-/// Nodes looked at at once.
+/// Most nodes checked concurrently.
 const NODES_AT_ONCE: usize = 16;
 
-/// What a gang needs of each of its nodes, and what they have.
+/// Requests of a gang on each of its nodes, and their capacity.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct FreshCheck {
     nodes: BTreeMap<String, Wanted>,
 }
 
@@ -29,7 +29,7 @@ struct Wanted {
     uids: Vec<String>,
 }
 
-impl Look {
+impl FreshCheck {
     pub fn of(state: &MemberState, bindings: &[Binding]) -> Self {
         let mut nodes: BTreeMap<String, Wanted> = BTreeMap::new();
         for binding in bindings {
@@ -48,7 +48,7 @@ impl Look {
         Self { nodes }
     }
 
-    /// Why the gang may not be bound there now; `None`: it may.
+    /// Why the gang must not be bound there now; `None`: it may be.
     pub async fn refusal(self, context: &Arc<Context>) -> Option<String> {
         let looks = self.nodes.into_iter().map(|(node, wanted)| async move {
             match pods_on(context, &node).await {
@@ -69,7 +69,7 @@ impl Look {
 }
 
 impl Wanted {
-    /// The resources that do not suffice beside what is bound.
+    /// The resources that are short beside the bound pods.
     fn short(&self, pods: &[LeanPod]) -> Option<String> {
         let (mut used, mut count) = (self.requests.clone(), self.uids.len() as i64);
         let is_over = |pod: &&LeanPod| {
@@ -78,7 +78,7 @@ impl Wanted {
         };
         for pod in pods.iter().filter(|pod| !is_over(pod)) {
             count += 1;
-            // One that cannot be read counts as the watch counts it: as nothing.
+            // A pod that cannot be parsed counts as in the watch: as nothing.
             if let Ok(shape) = fleet_member_state::shape(&pod.spec) {
                 used.add(&shape.requests);
             }
@@ -121,7 +121,7 @@ mod tests {
             check: None,
             marks: None,
         };
-        let look = Look::of(&state, &[binding]);
+        let look = FreshCheck::of(&state, &[binding]);
         let short = |pods: &[&str]| {
             let pods: Vec<LeanPod> = pods.iter().map(|text| pod(text)).collect();
             look.nodes["n1"].short(&pods)

@@ -1,5 +1,5 @@
-//! The shell of the scheduler: its configuration, what it decides for gangs with reserved places, and its writes. Which other
-//! pods go where is decided by [`fleet_scheduler`].
+//! The shell of the scheduler: its configuration, decisions about gangs with reserved places, and its writes.
+//! [`fleet_scheduler`] decides about all other pods.
 
 pub(crate) mod binding;
 pub(crate) mod conf;

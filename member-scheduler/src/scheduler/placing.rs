@@ -1,8 +1,7 @@
-//! Gangs whose places the hub has reserved: which pods go to which nodes now.
+//! Gangs with places reserved by the hub: assigns pods to nodes.
 //!
-//! [`decide`] looks at one gang and either takes places for all of its pods that wait, or says in one
-//! sentence why not. Order between gangs, retries and writes are the core task's; deliberately absent
-//! here are clocks and IO.
+//! [`decide`] considers one gang and either takes places for all of its waiting pods, or returns one sentence
+//! why not. The core task has the order of gangs, retries and writes. Deliberately absent: clocks and IO.
 
 use fleet_agent_ground::lean::LeanPod;
 use fleet_api::mutation::{self, Mutation};
@@ -10,35 +9,35 @@ use fleet_member_state::{GangKey, MemberState, PodEntry, PodKey, devices::Assign
 
 use super::binding::Binding;
 
-/// Who places pods that name nobody.
+/// The scheduler of pods without a scheduler name.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Orders gangs: higher priority, then older, then by name.
+/// Order of gangs: higher priority, then older, then by name.
 pub(crate) type Rank = (std::cmp::Reverse<i32>, Option<jiff::Timestamp>, GangKey);
 
-/// What one look at a gang came to.
+/// Result for one gang.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// No pod waits.
     Nothing,
-    /// Fewer pods exist than the gang must have.
+    /// Fewer pods exist than the gang needs.
     Incomplete { exist: usize, size: usize },
     /// Places are taken: bind these pods.
     Bind(Vec<Binding>),
-    /// The pods stay where they are.
+    /// The pods keep waiting.
     Refused(Refused),
 }
 
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// One sentence for people.
+    /// One sentence for users.
     pub message: String,
-    /// Some of its pods are bound, but not enough for it to start, and it has no hold: these are to give
-    /// their places back when that lasts.
+    /// Some of its pods are bound, but too few for it to start, and it has no hold: these pods release their
+    /// places if that lasts.
     pub half_bound: Vec<PodKey>,
 }
 
-/// Where the gang stands in line; `None` when none of its pods waits.
+/// The gang's position in the order; `None` if none of its pods waits.
 pub(crate) fn rank(state: &MemberState, key: &GangKey) -> Option<Rank> {
     let gang = state.gang(key)?;
     let waiting = || gang.pods.iter().filter_map(|pod| state.pod(pod)).filter(|pod| pod.is_pending());
@@ -47,14 +46,15 @@ pub(crate) fn rank(state: &MemberState, key: &GangKey) -> Option<Rank> {
     Some((std::cmp::Reverse(priority), created, key.clone()))
 }
 
-/// The hub has reserved places for the gang, or its pods say so: they are placed by name.
+/// Whether the hub has reserved places for the gang, or its pods name a reservation: its pods are placed by
+/// name.
 pub(crate) fn is_reserved(state: &MemberState, key: &GangKey) -> bool {
     let group = state.gang(key).and_then(|gang| gang.group);
     group.and_then(|group| state.cluster.try_group(group)).is_some_and(|group| group.input.manual)
 }
 
-/// Bound pods of a gang that was never complete, when it has no hold. Without the plugin gang there are no gangs: pods
-/// start one by one and keep their places.
+/// Bound pods of a gang without a hold that was never complete. Without the plugin gang there are no gangs:
+/// pods start one by one and keep their places.
 pub(crate) fn half_bound_pods(state: &MemberState, key: &GangKey) -> Vec<PodKey> {
     if !state.cluster.policy.gang {
         return Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn half_bound_pods(state: &MemberState, key: &GangKey) -> Vec<PodKey>
     half_bound(&settled, &pending, gang.size)
 }
 
-/// Places what waits of one gang: all that its size demands or nothing, then as many of the rest as fit.
+/// Places the waiting pods of one gang: all that its size requires or none, then as many further pods as fit.
 pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     let Some(gang) = state.gang(key) else { return Decision::Nothing };
     let size = gang.size;
@@ -84,7 +84,7 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
         return Decision::Nothing;
     }
     let placed = settled.iter().filter(|(_, pod)| pod.finished || pod.counted_on().is_some()).count();
-    // Pods behind a scheduling gate are not there yet.
+    // Pods behind a scheduling gate do not count yet.
     let exist = pending.len() + placed;
     let one_by_one = mutation::is_on(Mutation::GangBoundOneByOne);
     if exist < size && !one_by_one {
@@ -93,7 +93,7 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     if let Some((pod, error)) = pending.iter().find_map(|(key, pod)| Some((key, pod.unreadable.as_ref()?))) {
         return refuse(format!("pod {}: {error}", pod.name), Vec::new());
     }
-    // Of pods that start one by one, those that have cells go first.
+    // For pods that start one by one, those with cells go first.
     pending.sort_by_key(|(key, pod)| state.is_bound_to_cells(pod) && held_node(state, key, pod).is_none());
     let demanded = if one_by_one { 0 } else { size.saturating_sub(placed) };
     let rest = pending.split_off(demanded);
@@ -121,8 +121,8 @@ fn refuse(message: String, half_bound: Vec<PodKey>) -> Decision {
     Decision::Refused(Refused { message, half_bound })
 }
 
-/// Bound pods of a gang that was never complete. Pods that were made after a bound pod started replace
-/// others: that gang has run, and its job's controller decides about it.
+/// Bound pods of a gang that was never complete. A pod created after a bound pod started replaces another
+/// one: that gang has run, and its job's controller decides about it.
 fn half_bound(settled: &[(PodKey, PodEntry)], pending: &[(PodKey, PodEntry)], size: usize) -> Vec<PodKey> {
     let bound = || settled.iter().filter(|(_, pod)| pod.counted_on().is_some());
     let first_start = bound().filter_map(|(_, pod)| pod.started).min();
@@ -137,7 +137,7 @@ fn half_bound(settled: &[(PodKey, PodEntry)], pending: &[(PodKey, PodEntry)], si
     bound().map(|(key, _)| key.clone()).collect()
 }
 
-/// Takes a place for each pod, or changes nothing and says why.
+/// Takes a place for each pod, or changes nothing and returns why.
 fn place_all(
     state: &mut MemberState,
     gang: &GangKey,
@@ -229,29 +229,30 @@ pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: S
     }
 }
 
-/// The node held for the pod, when the pod may go there and fits. A place whose node has gone, or may
-/// not be used any more, binds nobody: the pod is placed as if it had none.
+/// The node held for the pod, if the pod may run there and fits. A place on a node that is gone or unusable
+/// is ignored: the pod is placed as if it had none.
 fn held_node(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Option<String> {
     let place = state.place_of(key, pod)?;
     let node = state.nodes().get(&place.node)?;
-    // The place itself is counted as used until the pod has it.
+    // The place itself counts as used until the pod has it.
     let free = node.free().plus(&place.requests);
     let fits = node.admits(&pod.spec.shape) && pod.requests().fits_in(&free);
     (fits && place.occupant.is_none()).then(|| place.node.clone())
 }
 
-/// The node held for a pod that does not exist yet, where it may be made on that node at once: nobody else has to be
-/// placed with it, and nothing else than its place decides. What [`held_node`] asks of a pod that is to be bound is asked
-/// of it as well.
+/// The node held for a pod that does not exist yet, if the pod may be created on that node at once: it needs
+/// no other pods, and only its place matters. The conditions of [`held_node`] apply as well. A pod with cells
+/// is bound instead, because its binding carries its devices.
 pub(crate) fn node_for_one(state: &MemberState, pod: &LeanPod) -> Option<String> {
     let mut pod = pod.clone();
-    // As the API server will.
+    // As the API server will do.
     pod.spec.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER.to_owned());
     pod.metadata.uid.get_or_insert_default();
     let entry = PodEntry::read(&pod, state.scheduler_names())?;
     let key = PodKey::of(&pod);
     let alone = entry.gang_size == 1 && entry.group_owner.is_none() && entry.spec.extras.is_none();
     let may = alone && entry.is_pending() && entry.unreadable.is_none() && state.pod(&key).is_none();
+    let may = may && !state.is_bound_to_cells(&entry);
     may.then(|| held_node(state, &key, &entry)).flatten()
 }
 

@@ -1,4 +1,4 @@
-//! Statuses that the scheduler keeps: of PodGroups that no job controller looks after, and of Queues.
+//! Statuses that the scheduler writes: of PodGroups without a job controller, and of Queues.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use fleet_agent_ground::pod_group::{Condition, READY, remove_condition};
 
-/// The phase of a group by where its pods stand.
+/// The phase of a group, from its pods.
 pub(crate) fn phase(group: &Group) -> Phase {
     let count = |status: Status| group.count(status);
     let ended = count(Status::Succeeded) + count(Status::Failed);
@@ -24,7 +24,7 @@ pub(crate) fn phase(group: &Group) -> Phase {
     if scheduled >= group.min() && scheduled > 0 {
         return if ended == group.pods.len() as i64 { Phase::Completed } else { Phase::Running };
     }
-    // It had its minimum, and what it lost is not even made anew.
+    // It had its minimum, and its lost pods are not created again.
     if count(Status::Running) > 0 && group.was_ready && matches!(group.phase, Phase::Running | Phase::Unknown)
     {
         return Phase::Unknown;
@@ -36,7 +36,7 @@ pub(crate) fn phase(group: &Group) -> Phase {
     }
 }
 
-/// The group's whole status, when it says something new. `session` names this look in conditions.
+/// The group's whole status, if it changed. `session` is the id of this computation in conditions.
 pub(crate) fn of_group(
     cluster: &Cluster,
     id: GroupId,
@@ -65,7 +65,7 @@ pub(crate) fn of_group(
     (status != *known).then_some(status)
 }
 
-/// Why the group is not ready, as reason and message.
+/// Why the group is not ready: reason and message.
 fn shortage(cluster: &Cluster, group: &Group) -> Option<(&'static str, String)> {
     let invalid = group.validity().err();
     let why = group.why.as_deref();
@@ -82,7 +82,7 @@ fn shortage(cluster: &Cluster, group: &Group) -> Option<(&'static str, String)> 
     for pod in &group.pods {
         *histogram.entry(cluster.pod(*pod).status.as_str()).or_default() += 1;
     }
-    // Sorted as text, so that "10 Running" comes before "3 Releasing": upstream's order.
+    // Sorted as text, so "10 Running" comes before "3 Releasing", as in Volcano.
     let mut counts: Vec<String> =
         histogram.iter().map(|(status, number)| format!("{number} {status}")).collect();
     counts.sort();
@@ -98,7 +98,7 @@ fn shortage(cluster: &Cluster, group: &Group) -> Option<(&'static str, String)> 
     Some((reason, message))
 }
 
-/// The queue's whole status, when it says something new.
+/// The queue's whole status, if it changed.
 pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value, now: &str) -> Option<Value> {
     let queue = cluster.queue(id);
     let mut status = if known.is_object() { known.clone() } else { json!({}) };
@@ -112,7 +112,7 @@ pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value, now: &str)
         set_count(&mut status, &phase.as_str().to_lowercase(), queue.phases[phase as usize]);
     }
     let problem = cluster.queue_problem(id);
-    // A queue that was never wrong has no such condition, as Volcano's have none.
+    // A queue that was never invalid has no such condition, as in Volcano.
     if problem.is_some() || status["conditions"].is_array() {
         set_valid(&mut status, problem, "InItsPlace", "InvalidQueue", now);
     }
@@ -134,7 +134,7 @@ fn set_count(status: &mut Value, field: &str, number: i64) {
     }
 }
 
-/// Writes the condition `Valid`, with a reason for either case.
+/// Sets the condition `Valid`, with a reason in either case.
 pub(crate) fn set_valid(status: &mut Value, problem: Option<String>, valid: &str, invalid: &str, now: &str) {
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let before = conditions.iter().position(|condition| condition["type"] == "Valid");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     binding::Binding,
     extender::{self, Verdict},
-    fresh::Look,
+    fresh::FreshCheck,
 };
 use crate::{
     context::Context,
@@ -22,33 +22,33 @@ use crate::{
 use fleet_agent_ground::{Backoff, CallError, call, lean::LeanPod};
 use fleet_member_state::{PodKey, devices};
 
-/// Bindings of one gang that are under way at once.
+/// Most concurrent bindings of one gang.
 const BINDINGS_AT_ONCE: usize = 16;
 
-/// Pause before a pod whose binding was refused is placed again.
+/// Back-off before a pod whose binding was refused is placed again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of a binding.
+/// Result of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// The pod has a node.
+    /// The pod is bound.
     Yes,
-    /// It has none.
+    /// It is not bound.
     No,
-    /// There is no such pod any more.
+    /// The pod is gone.
     Gone,
-    /// The extender says no to its node, with why.
+    /// The extender refuses the node; its reason.
     Vetoed(String),
-    /// The extender says nothing, with why.
+    /// The extender did not answer; the error.
     Unsaid(String),
 }
 
-/// Binds all pods of a gang, if all of them may go where they are to go.
+/// Binds all pods of a gang, if the extender allows all of them.
 pub(crate) async fn bind(
     context: Arc<Context>,
     notices: Notices,
     bindings: Vec<Binding>,
-    look: Option<Look>,
+    look: Option<FreshCheck>,
 ) -> Vec<(Binding, Bound)> {
     if let Some(look) = look
         && let Some(why) = look.refusal(&context).await
@@ -57,7 +57,7 @@ pub(crate) async fn bind(
             let Binding { pod, uid, scheduler_name, .. } = binding;
             notices.send(Notice::failed_scheduling(pod, uid, scheduler_name, &why));
         }
-        // Until the watch has told of it, too.
+        // Until the watch has reported it, too.
         tokio::time::sleep(REFUSED_PAUSE).await;
         return bindings.into_iter().map(|binding| (binding, Bound::No)).collect();
     }
@@ -92,7 +92,7 @@ async fn bind_one(context: &Context, notices: &Notices, binding: Binding) -> (Bi
             return (binding, Bound::Yes);
         };
         tracing::debug!(pod = %binding.pod.name, node = %binding.node, %error, "binding failed");
-        // The request may have been carried out all the same: only the pod itself tells.
+        // The request may have taken effect; only the pod itself shows that.
         match read_node(context, &binding).await {
             Ok(Some(_)) => return (binding, Bound::Yes),
             Ok(None) if error.code().is_some() => {
@@ -112,7 +112,7 @@ async fn post_binding(context: &Context, binding: &Binding) -> Result<(), CallEr
         "metadata": {"name": binding.pod.name, "namespace": binding.pod.namespace, "uid": binding.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
     });
-    // The API server writes them on the pod with its node, in one.
+    // The API server writes them to the pod together with its node.
     if let Some(devices) = &binding.devices {
         let now = context.clock.now().as_second();
         body["metadata"]["annotations"] = json!(devices::annotations(devices, &binding.node, now));
@@ -142,7 +142,7 @@ async fn read_node(context: &Context, binding: &Binding) -> Result<Option<String
     Ok(pod.spec.node_name.filter(|node| !node.is_empty()))
 }
 
-/// Deletes pods that are to leave. Returns those that could not be.
+/// Deletes evicted pods. Returns those that could not be deleted.
 pub(crate) async fn evict(context: Arc<Context>, pods: Vec<(PodKey, String)>) -> Vec<PodKey> {
     let mut failed = Vec::new();
     for (pod, uid) in pods {
@@ -154,30 +154,30 @@ pub(crate) async fn evict(context: Arc<Context>, pods: Vec<(PodKey, String)>) ->
         if let Err(error) = call(api.delete(&pod.name, &params)).await
             && !error.is_not_found()
         {
-            tracing::warn!(pod = %pod.name, namespace = %pod.namespace, %error, "cannot take the pod's place back");
+            tracing::warn!(pod = %pod.name, namespace = %pod.namespace, %error, "cannot evict the pod");
             failed.push(pod);
         }
     }
     failed
 }
 
-/// A pod that is to be told why it waits.
+/// A pod whose condition is to be updated.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct WaitingPod {
     pub pod: PodKey,
     pub uid: String,
     pub scheduler_name: String,
 }
 
-/// Tells why pods wait. Returns those that could not be told.
+/// Reports why pods wait. Returns those that could not be updated.
 pub(crate) async fn tell(
     context: Arc<Context>,
     notices: Notices,
-    pods: Vec<Told>,
+    pods: Vec<WaitingPod>,
     message: String,
 ) -> Vec<PodKey> {
     let mut untold = Vec::new();
-    for Told { pod, uid, scheduler_name } in pods {
+    for WaitingPod { pod, uid, scheduler_name } in pods {
         let patch = Patch::Strategic(unschedulable(&message, &context.clock.now()));
         let api: Api<Pod> = Api::namespaced(context.member.client.clone(), &pod.namespace);
         match call(api.patch_status(&pod.name, &PatchParams::default(), &patch)).await {

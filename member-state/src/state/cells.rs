@@ -1,8 +1,8 @@
-//! Cells of virtual clusters in the member: which nodes they are on, which leaf cells reservations hold, and what the
-//! pods that take them carry.
+//! Cells of virtual clusters in the member: their nodes, the leaf cells held by reservations, and the
+//! annotations of pods that use them.
 //!
-//! A node of cells takes only pods whose reservation names it. Deliberately absent: the cells themselves, which the hub
-//! plans; here a place is what the hub says, or is refused.
+//! A cell node accepts only pods whose reservation names it. Deliberately absent: the cells themselves, which
+//! the hub plans; here a place is accepted as the hub sent it, or refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,21 @@ use fleet_api::{
 };
 use fleet_placement::Gang;
 
-use super::{Hold, MemberState, Place, PodEntry};
+use super::{Hold, MemberState, Place, PodEntry, PodKey};
 
-/// Why places by cells are refused.
+/// Why places on cells are refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoCells {
     pub message: String,
-    /// Nodes that cannot take what was asked.
+    /// Nodes that cannot provide the requested places.
     pub bad: BTreeSet<String>,
 }
 
-/// The nodes that a reservation by cells names: component to the node of each replica, empty for pods without cells.
+/// The nodes named by a reservation of cells: component to the node of each replica, empty for pods without
+/// cells.
 ///
 /// # Errors
-/// A place that cannot be given: all that is wrong with the first such node.
+/// A place that cannot be provided: all problems of the first such node.
 pub fn places(
     spec: &ReservationSpec,
     gang: &Gang,
@@ -66,10 +67,10 @@ pub fn places(
     }
 }
 
-/// What is left of nodes while one reservation is looked at.
+/// Remaining capacity of nodes while one reservation is checked.
 struct Room<'a> {
     state: &'a MemberState,
-    /// What the reservation holds already.
+    /// Current places of the reservation.
     own: Option<&'a Hold>,
     taken: BTreeMap<String, (fleet_resources::Resources, i64)>,
     cells: BTreeSet<(String, i32)>,
@@ -79,7 +80,7 @@ impl Room<'_> {
     fn take(&mut self, place: &CellPlace, shape: &fleet_placement::PodShape) -> Result<(), String> {
         for cell in &place.leaf_cells {
             if !self.cells.insert((place.node.clone(), *cell)) {
-                return Err(format!("leaf cell {cell} is given twice"));
+                return Err(format!("leaf cell {cell} is named twice"));
             }
             if let Some(other) = self.state.holder_of_cell(&place.node, *cell, self.own) {
                 return Err(format!("leaf cell {cell} is held by reservation {other}"));
@@ -98,7 +99,7 @@ impl Room<'_> {
         };
         if !node.admits(shape) {
             return Err(if node.ready && !node.unschedulable {
-                "its labels or taints keep the pod off".to_owned()
+                "its labels or taints exclude the pod".to_owned()
             } else {
                 "it is not ready, or cordoned".to_owned()
             });
@@ -107,7 +108,7 @@ impl Room<'_> {
         used.add(&shape.requests);
         *pods += 1;
         let mut free = node.free();
-        // What the reservation gives up meanwhile is its own.
+        // What the reservation releases in the same change is available to it.
         let stays = |own: &Place| own.occupant.is_some();
         let leaving = self.own.into_iter().flat_map(|own| &own.places).filter(|own| own.node == place.node);
         leaving.filter(|own| !stays(own)).for_each(|own| free.add(&own.requests));
@@ -116,12 +117,16 @@ impl Room<'_> {
             .filter(|(name, asked)| free.get(name.as_str()) < *asked)
             .map(|(name, _)| name.to_string())
             .collect();
-        if short.is_empty() { Ok(()) } else { Err(format!("it has too little free {}", short.join(", "))) }
+        if short.is_empty() { Ok(()) } else { Err(format!("it has too little free: {}", short.join(", "))) }
     }
 }
 
+fn is_at(place: &Place, component: &str, index: i64) -> bool {
+    place.component == component && i64::try_from(place.index) == Ok(index)
+}
+
 impl MemberState {
-    /// By component, the indices of pods of a reservation that have ended and were not made again.
+    /// By component, the indices of pods of a reservation that have ended and were not created again.
     pub fn ended_of(&self, reservation: &str) -> BTreeMap<String, Vec<i64>> {
         let mut ended: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
         let mut live: BTreeSet<(String, i64)> = BTreeSet::new();
@@ -146,6 +151,43 @@ impl MemberState {
             .collect()
     }
 
+    /// Preempted groups of a reservation whose pods are gone, with the time of their preemption.
+    pub fn vacated_of(&self, reservation: &str, spec: &ReservationSpec) -> BTreeMap<String, i64> {
+        let Some(hold) = self.holds.get(reservation) else { return BTreeMap::new() };
+        let is_used = |given: &CellPlace| {
+            let mut places = hold.places.iter().filter(|place| is_at(place, &given.component, given.index));
+            places.any(|place| place.occupant.is_some() || self.released_to(hold, place).is_some())
+        };
+        let groups = spec.cells.iter().filter_map(|group| Some((group, group.preempted.as_ref()?)));
+        let vacated = groups.filter(|(group, _)| !group.places.iter().any(is_used));
+        vacated.map(|(group, preempted)| (group.name.clone(), preempted.at_ms)).collect()
+    }
+
+    /// Pods that must leave their cells and have not been deleted yet, with their uids.
+    pub fn leaving_pods(&self) -> Vec<(PodKey, String)> {
+        let holds = self.leaving.iter().filter_map(|name| self.holds.get(name));
+        let places = holds.flat_map(|hold| hold.places.iter().map(move |place| (hold, place)));
+        let keys = places
+            .filter(|(_, place)| place.leaving)
+            .filter_map(|(hold, place)| place.occupant.as_ref().or_else(|| self.released_to(hold, place)));
+        let pods = keys.filter_map(|key| Some((key, self.pods.get(key)?)));
+        pods.filter(|(_, pod)| !pod.deleting && !pod.evicting)
+            .map(|(key, pod)| (key.clone(), pod.uid.clone()))
+            .collect()
+    }
+
+    /// The pod that the member's own scheduler is about to bind to the place.
+    fn released_to(&self, hold: &Hold, place: &Place) -> Option<&PodKey> {
+        let keys = self.reserved_pods.get(&hold.name).into_iter().flatten();
+        keys.into_iter().find(|key| {
+            self.pods.get(*key).is_some_and(|pod| {
+                let is_its =
+                    hold.component_of(&pod.component) == place.component && pod.index == Some(place.index);
+                is_its && pod.let_go && !pod.finished && pod.counted_on().is_none()
+            })
+        })
+    }
+
     fn holder_of_cell(&self, node: &str, cell: i32, own: Option<&Hold>) -> Option<&str> {
         let has = |hold: &&Hold| {
             let of_node = hold.places.iter().filter(|place| place.node == node);
@@ -163,7 +205,7 @@ impl MemberState {
         self.holds.get(name)
     }
 
-    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
+    /// Whether the pod's reservation provides cells, so that it runs nowhere else.
     pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
         entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
     }
@@ -184,7 +226,7 @@ impl MemberState {
         std::mem::take(&mut self.cells_changed)
     }
 
-    /// A node of cells takes nothing that the scheduler places by itself.
+    /// The scheduler places no pods on a cell node by itself.
     pub(super) fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
         self.cluster.put_node(node);
         let kept = self.is_cell_node(&node.name) && !mutation::is_on(Mutation::CellNodesOpen);
@@ -193,7 +235,7 @@ impl MemberState {
         }
     }
 
-    /// The capacity report is out of date.
+    /// Marks the capacity report as outdated.
     pub(super) fn note_capacity(&mut self) {
         self.effects.capacity = true;
         self.effects.freed = true;

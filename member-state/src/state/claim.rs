@@ -1,8 +1,8 @@
-//! Pods that other controllers make of a job whose places are held here, and which of the places are theirs.
+//! Pods that other controllers create for a job with held places, and which of the places are theirs.
 //!
-//! A pod says by its annotation whose places it takes, where its template could be marked. One that does not is known by
-//! what controls it: the job itself, or an object that the job's controller made and that has the job's name in the
-//! pod's labels. Its role and number are read from the labels of each kind's controller.
+//! If its template could be marked, a pod names its reservation in an annotation. Otherwise it is identified
+//! by its controller: the job itself, or an object that the job's controller created and that has the job's
+//! name in the pod's labels. Its role and index are read from the labels of each kind's controller.
 
 use fleet_api::names;
 use fleet_policies::WorkloadKind;
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use fleet_agent_ground::OwnedJob;
 
-/// Labels and annotations by which controllers say the role of a pod, the most telling first.
+/// Labels and annotations with the role of a pod, the most specific first.
 const ROLES: [&str; 5] = [
     names::COMPONENT_LABEL,
     "volcano.sh/task-spec",
@@ -19,21 +19,21 @@ const ROLES: [&str; 5] = [
     "training.kubeflow.org/job-role",
     "replica-type",
 ];
-/// The same of its number among the pods of its role.
+/// Labels and annotations with the index of a pod within its role.
 const NUMBERS: [&str; 4] = [
     "training.kubeflow.org/replica-index",
     "volcano.sh/task-index",
     "batch.kubernetes.io/job-completion-index",
     "replica-index",
 ];
-/// Labels with the name of the job, on pods that a further object made by the job's controller controls.
+/// Labels with the name of the job, on pods whose controller is an intermediate object.
 const JOB_NAMES: [&str; 2] = ["training.kubeflow.org/job-name", "volcano.sh/job-name"];
 
-/// What a pod without an annotation says of the job it belongs to.
+/// What a pod without the annotation shows of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub job: String,
-    /// Uid of the job; `None`: a further object stands between them.
+    /// Uid of the job; `None` if there is an intermediate object.
     uid: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Claim {
         let owner = meta.owner_references.as_ref()?.first()?;
         if WorkloadKind::of(&owner.api_version, &owner.kind).is_job() {
             let label = JOB_NAMES.iter().find_map(|name| meta.labels.as_ref()?.get(*name));
-            // A batch Job that stands for a job of another kind, such as an MPIJob's launcher.
+            // A batch Job that belongs to a job of another kind, such as an MPIJob's launcher.
             return match label.filter(|name| **name != owner.name) {
                 Some(job) => Some(Self { job: job.clone(), uid: None }),
                 None => Some(Self { job: owner.name.clone(), uid: Some(owner.uid.clone()) }),
@@ -52,7 +52,7 @@ impl Claim {
         label.map(|job| Self { job: job.clone(), uid: None })
     }
 
-    /// `created`: when the pod was made.
+    /// `created`: when the pod was created.
     pub fn is_of(&self, job: &OwnedJob, created: Option<Timestamp>) -> bool {
         match &self.uid {
             Some(uid) => *uid == job.uid,
@@ -62,12 +62,12 @@ impl Claim {
     }
 }
 
-/// The role a pod says it has; empty when it says none.
+/// The role of a pod; empty if it has none.
 pub fn role(meta: &ObjectMeta) -> String {
     find(meta, &ROLES).cloned().unwrap_or_default()
 }
 
-/// The pod's number among those of its role.
+/// The pod's index within its role.
 pub fn number(meta: &ObjectMeta, name: &str) -> Option<usize> {
     let last = || name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
     find(meta, &NUMBERS).and_then(|text| text.parse().ok()).or_else(last)

@@ -1,4 +1,4 @@
-//! Which of the pods that other controllers make take the places of a job: jobs and pods come in any order.
+//! Assigns pods of other controllers to the places of their job; jobs and pods arrive in any order.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,8 @@ use fleet_agent_ground::OwnedJob;
 use super::{MemberState, PodEntry, PodKey};
 
 impl MemberState {
-    /// A job for which places are held is new or has changed, or is gone: its pods take its places, whoever made them.
+    /// A job with held places was created, changed or deleted: its pods take its places, whoever creates
+    /// them.
     pub fn set_job(&mut self, uid: &str, job: Option<Arc<OwnedJob>>) {
         let known = match &job {
             Some(job) => self.jobs.insert(uid.to_owned(), job.clone()),
@@ -34,7 +35,7 @@ impl MemberState {
         }
     }
 
-    /// Finds the places that a pod without an annotation may take.
+    /// Finds the places for a pod without an annotation.
     pub(super) fn claim(&self, key: &PodKey, entry: &mut PodEntry) {
         let Some(claim) = entry.claim.clone().filter(|_| entry.reservation.is_none()) else { return };
         let name = (key.namespace.clone(), claim.job.clone());

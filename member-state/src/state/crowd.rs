@@ -1,7 +1,7 @@
-//! Nodes that carry more than they have, because another scheduler has bound a pod to room that was kept here.
+//! Over-committed nodes: another scheduler has bound a pod to capacity that was held here.
 //!
-//! The other's pod stands: it is bound, ours are not or have not begun. So places kept there are given back, and pods
-//! of ours that are bound there and have not started leave, with the rest of their gang.
+//! The other pod stays: it is bound, while ours are not, or have not started. So held places on the node are
+//! released, and our bound pods there that have not started are deleted with the rest of their gang.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use fleet_resources::{ResourceName, Resources};
 
 use super::{GangKey, MemberState, Place, PodKey, pod::Phase};
 
-/// What others have taken.
+/// What other schedulers have taken.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// Reservations and the nodes on which they have lost places.
+    /// Reservations, and the nodes on which they have lost places.
     pub places: BTreeMap<String, Vec<String>>,
-    /// Gangs with bound pods that have not started, and why they leave.
+    /// Gangs with bound pods that have not started, and why they are deleted.
     pub gangs: BTreeMap<GangKey, String>,
 }
 
 impl MemberState {
-    /// Notes a node that may carry too much now.
+    /// Marks a node that may be over-committed.
     pub(super) fn note_crowd(&mut self, node: &str) {
         if self.nodes.get(node).is_some_and(|node| !over(node).is_empty()) && !self.crowded.contains(node) {
             self.crowded.insert(node.to_owned());
         }
     }
 
-    /// Gives back the places on nodes that others have filled, and says whose they were.
+    /// Releases the places on over-committed nodes, and returns their owners.
     pub fn take_crowd(&mut self) -> Taken {
         let mut taken = Taken::default();
         for name in std::mem::take(&mut self.crowded) {
@@ -50,7 +50,7 @@ impl MemberState {
         taken
     }
 
-    /// Places nobody is in are given back until the node carries no more than it has.
+    /// Releases unused places until the node is no longer over-committed.
     fn give_way(&mut self, node: &str, taken: &mut Taken) {
         while let Some(short) = self.nodes.get(node).map(over).filter(|short| !short.is_empty()) {
             let helps = |place: &Place| {
@@ -69,7 +69,7 @@ impl MemberState {
         }
     }
 
-    /// Gangs whose pods this agent has bound to the node, or is binding, and that have not started.
+    /// Gangs that this agent has bound, or is binding, to the node, and that have not started.
     fn not_started_on(&self, node: &str, short: &[ResourceName]) -> Vec<GangKey> {
         let is_there = |key: &PodKey| {
             self.pods.get(key).is_some_and(|pod| {
@@ -86,7 +86,7 @@ impl MemberState {
         of_ours.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The pod of another scheduler that was made last of those on the node.
+    /// The newest pod of another scheduler on the node.
     fn last_other_on(&self, node: &str) -> Option<String> {
         let others = self.pods.iter().filter(|(_, pod)| !pod.ours && pod.counted_on() == Some(node));
         let last = others.max_by_key(|(key, pod)| (pod.created, (*key).clone()))?;
@@ -94,7 +94,7 @@ impl MemberState {
     }
 }
 
-/// The resources of which the node carries more than it has.
+/// The over-committed resources of the node.
 fn over(node: &Node) -> Vec<ResourceName> {
     let used = node.used.iter().filter(|(name, used)| *used > node.allocatable.get(name.as_str()));
     let mut over: Vec<ResourceName> = used.map(|(name, _)| name.clone()).collect();

@@ -1,18 +1,18 @@
-//! What a change of the state entails.
+//! Consequences of a change of the state.
 
 use std::collections::BTreeSet;
 
 use super::gangs::GangKey;
 
-/// What has changed since `MemberState::take_effects` was last called.
+/// Changes since `MemberState::take_effects` was last called.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Gangs with pods that may be placeable now.
+    /// Gangs with pods that might be placed now.
     pub dirty: BTreeSet<GangKey>,
-    /// Room may have come free: gangs that wait are worth another look.
+    /// Capacity may have been freed: waiting gangs are tried again.
     pub freed: bool,
-    /// Nodes or use changed: the capacity report is out of date.
+    /// Nodes or use changed: the capacity report is outdated.
     pub capacity: bool,
-    /// Reservations whose pods may be let go now.
+    /// Reservations whose pods might be released from their gates.
     pub gates: BTreeSet<String>,
 }

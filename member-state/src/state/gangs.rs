@@ -26,20 +26,20 @@ impl GangKey {
 #[derive(Debug, Default)]
 pub struct GangEntry {
     pub pods: BTreeSet<PodKey>,
-    /// Those whose requests cannot be read.
+    /// Pods whose requests cannot be parsed.
     pub unreadable: BTreeSet<PodKey>,
     /// Pods that must be placeable before any is bound.
     pub size: usize,
-    /// When its pods were last told why they wait.
+    /// When the reason for waiting was last reported on its pods.
     pub told_at: Option<Instant>,
-    /// Since when fewer pods exist than it must have.
+    /// Since when fewer pods exist than it needs.
     pub incomplete_since: Option<Instant>,
     /// Since when it is half bound and cannot be completed.
     pub half_bound_since: Option<Instant>,
-    /// Since when bindings of it have been refused, with none that went through in between.
+    /// Since when its bindings have been refused without a success in between.
     pub bind_refused_since: Option<Instant>,
-    /// A PodGroup for it has been asked for.
+    /// A PodGroup for it has been requested.
     pub described: bool,
-    /// Its number in the scheduler.
+    /// Its id in the scheduler.
     pub group: Option<GroupId>,
 }

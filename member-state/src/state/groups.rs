@@ -1,4 +1,4 @@
-//! Groups as the scheduler knows them: from PodGroup objects, or from what their pods say where there is none.
+//! The scheduler's groups: from PodGroup objects, or from the pods if there is none.
 
 use fleet_resources::{Resources, quantity};
 use fleet_scheduler::{GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE};
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{GangKey, MemberState, PodEntry, PodGroup, PodGroupObject, PodKey};
 
-/// Name of the queue of pods that others schedule; no object has it.
+/// Internal name of the queue of pods of other schedulers; no object has it.
 const FOREIGN_QUEUE: &str = "";
 
 impl MemberState {
-    /// Tells the scheduler when a pod started, and which parts of cards it has: a bound pod's annotations say so,
-    /// whoever bound it.
+    /// Updates the scheduler with a pod's start time and its parts of devices: a bound pod has these in its
+    /// annotations, whoever bound it.
     pub(super) fn tell_more(&mut self, key: &PodKey) {
         let Some(entry) = self.pods.get(key) else { return };
         let Some(id) = entry.id else { return };
@@ -23,7 +23,7 @@ impl MemberState {
         }
     }
 
-    /// The scheduler's group of a gang, made when there is none.
+    /// The scheduler's group of a gang, created if there is none.
     pub(super) fn group_of(&mut self, key: &GangKey) -> GroupId {
         if let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) {
             return group;
@@ -41,7 +41,7 @@ impl MemberState {
         group
     }
 
-    /// A pod has joined: what it says of its gang may be news, when no PodGroup says it.
+    /// A pod has joined: without a PodGroup, it may change its gang's settings.
     pub(super) fn group_joined(&mut self, key: &GangKey, entry: &PodEntry, new: bool) {
         let described =
             if self.pod_groups.is_empty() { None } else { self.pod_groups.get_mut(&name_of(key)) };
@@ -65,10 +65,10 @@ impl MemberState {
         let queue = entry.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
         let priority = if new { priority } else { known.priority.max(priority) };
         let created = if new { created } else { known.created.min(created) };
-        // Places that the hub has reserved are given by name.
+        // Places reserved by the hub are assigned by name.
         let manual = known.manual || entry.reservation.is_some();
         let topology = known.topology.or(entry.topology);
-        // Most pods say what the first of their gang has said.
+        // Most pods of a gang have the same settings as the first one.
         if (known.min_member, &*known.queue, known.priority, known.created, known.manual, known.topology)
             != (min_member, queue, priority, created, manual, topology)
         {
@@ -114,7 +114,7 @@ impl MemberState {
         }
     }
 
-    /// A PodGroup is new or has changed.
+    /// A PodGroup was created or changed.
     pub fn put_pod_group(&mut self, object: &PodGroupObject) {
         let key = (object.namespace.clone(), object.name.clone());
         let mut input = object.input();
@@ -127,13 +127,14 @@ impl MemberState {
         let before = self.pod_groups.get(&key).filter(|known| known.uid == object.uid);
         let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
         let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
-        // Pods of a group made for the hub's reservation are placed by name, whoever describes the group.
+        // Pods of a group with a reservation of the hub are placed by name, whoever created the PodGroup.
         let old = self.cluster.find_group(&object.namespace, &object.name);
         input.manual =
             old.and_then(|old| self.cluster.try_group(old)).is_some_and(|group| group.input.manual);
         let group = self.cluster.put_group(input.clone());
-        // What stands wins, except that being let in is not written at once: of an object that was Pending before, this
-        // scheduler may know better. A new object has been let in by nobody.
+        // The object takes precedence, except for its admission, which is written with a delay: this
+        // scheduler may have admitted a group that was Pending before. A new object was not admitted by
+        // anyone.
         if phase != Phase::Pending || seen != Some(Phase::Pending) {
             self.cluster.set_phase(group, phase);
         }
@@ -156,8 +157,8 @@ impl MemberState {
         }
     }
 
-    /// The PodGroup to make for a gang of Volcano's pods that nobody describes, and the pods to write its name on. Once:
-    /// until that is taken back, or the PodGroup goes.
+    /// The PodGroup to create for a gang of Volcano's pods without one, and the pods that get its name.
+    /// Returned only once, until that is undone or the PodGroup is deleted.
     pub fn undescribed(&mut self, key: &GangKey) -> Option<(Value, Vec<PodKey>)> {
         let GangKey::Named { namespace, gang: name } = key else { return None };
         let gang = self.gangs.get(key)?;
@@ -209,7 +210,7 @@ impl MemberState {
         Some((object, unnamed))
     }
 
-    /// A PodGroup is gone. Its pods, if any are left, wait for one.
+    /// A PodGroup is gone. Remaining pods wait for a new one.
     pub fn remove_pod_group(&mut self, namespace: &str, name: &str) {
         let Some(known) = self.pod_groups.remove(&(namespace.to_owned(), name.to_owned())) else { return };
         let gang = GangKey::Named { namespace: namespace.to_owned(), gang: name.to_owned() };
@@ -227,7 +228,7 @@ impl MemberState {
         }
     }
 
-    /// A PriorityClass is new, has changed or is gone.
+    /// A PriorityClass was created, changed or deleted.
     pub fn set_priority_class(&mut self, name: &str, value: Option<i64>) {
         match value {
             Some(value) => self.priorities.insert(name.to_owned(), value),
@@ -255,7 +256,7 @@ impl MemberState {
 fn name_of(key: &GangKey) -> (String, String) {
     match key {
         GangKey::Named { namespace, gang } => (namespace.clone(), gang.clone()),
-        // No object's name has a slash.
+        // Object names contain no slash.
         GangKey::Single(pod) => (pod.namespace.clone(), format!("pod/{}", pod.name)),
     }
 }

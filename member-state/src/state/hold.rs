@@ -1,4 +1,4 @@
-//! Holds: places that are kept for the pods of one binding and epoch.
+//! Holds: places reserved for the pods of one binding and epoch.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,28 +13,30 @@ pub struct Hold {
     pub name: String,
     /// By component, then by index.
     pub places: Vec<Place>,
-    /// Its places are cells of a virtual cluster: its pods go nowhere else.
+    /// Its places are cells of a virtual cluster: its pods run nowhere else.
     pub of_cells: bool,
 }
 
-/// Room for one pod.
+/// Capacity for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub component: String,
     pub index: usize,
     pub node: String,
     pub requests: Arc<Resources>,
-    /// Numbers of the devices, where the place is of cells.
+    /// Numbers of the devices, if the place is on cells.
     pub leaf_cells: Vec<i32>,
-    /// What the pod carries of its place, where the place is of cells.
+    /// Annotations for the pod, if the place is on cells.
     pub marks: Option<Arc<BTreeMap<String, String>>>,
-    /// The bound pod that uses the room; while there is one, the place itself is not counted.
+    /// Its pod must leave the cells: no other pod gets the place.
+    pub leaving: bool,
+    /// The bound pod that uses the place; while there is one, the place itself is not counted.
     pub occupant: Option<PodKey>,
 }
 
 impl Hold {
-    /// `nodes`: component to the node of each of its replicas, by index. An amount of the spec that is
-    /// not a quantity counts as nothing; such a spec was refused when it was asked.
+    /// `nodes`: component to the node of each of its replicas, by index. An invalid quantity in the spec is
+    /// ignored; such a spec was refused on arrival.
     pub fn new(name: &str, spec: &ReservationSpec, nodes: &BTreeMap<String, Vec<String>>) -> Self {
         let mut places = Vec::new();
         for component in &spec.components {
@@ -49,6 +51,7 @@ impl Hold {
                 requests: requests.clone(),
                 leaf_cells: Vec::new(),
                 marks: None,
+                leaving: false,
                 occupant: None,
             }));
         }
@@ -57,9 +60,9 @@ impl Hold {
         hold
     }
 
-    /// Index of the place a pod has, or may take: the one of its own index, else the first free one of
-    /// its component (pods of some controllers carry no index in their names). `node`: where another scheduler has
-    /// bound it; a place there comes first.
+    /// Index of the pod's place: that of its own index, or else the first free one of its component (some
+    /// controllers put no index in pod names). `node`: where another scheduler has bound the pod; a place
+    /// there comes first.
     pub fn place_for(
         &self,
         pod: &PodKey,
@@ -68,15 +71,17 @@ impl Hold {
         node: Option<&str>,
     ) -> Option<usize> {
         let position = |wanted: &dyn Fn(&Place) -> bool| self.places.iter().position(wanted);
-        let component = self.component(component);
-        let free = |place: &Place| place.component == component && place.occupant.is_none();
-        let there = |place: &Place| free(place) && Some(&*place.node) == node;
+        let component = self.component_of(component);
+        let unused = |place: &Place| place.component == component && place.occupant.is_none();
+        let there = |place: &Place| unused(place) && Some(&*place.node) == node;
+        let free = |place: &Place| unused(place) && !place.leaving;
         position(&|place| place.occupant.as_ref() == Some(pod))
             .or_else(|| position(&|place| there(place) && Some(place.index) == index))
             .or_else(|| position(&there))
             .or_else(|| position(&|place| free(place) && Some(place.index) == index))
             .or_else(|| {
-                // A pod that has no cells yet waits for its own: those of another are that one's until it is gone.
+                // A pod without cells waits for its own: cells of another pod stay with that one until it is
+                // gone.
                 if self.of_cells && index.is_some() {
                     return None;
                 }
@@ -85,8 +90,8 @@ impl Hold {
             })
     }
 
-    /// The component that a pod's role means: controllers write it in letters of their own, and some write none.
-    fn component<'a>(&'a self, role: &'a str) -> &'a str {
+    /// The component of a pod's role: controllers differ in upper and lower case, and some set no role.
+    pub fn component_of<'a>(&'a self, role: &'a str) -> &'a str {
         let is_it = |place: &&Place| place.component.eq_ignore_ascii_case(role);
         if let Some(place) = self.places.iter().find(is_it) {
             return &place.component;

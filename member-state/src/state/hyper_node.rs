@@ -1,22 +1,22 @@
-//! A HyperNode as its object says it.
+//! Parses HyperNode objects.
 
 use fleet_resources::{NodeSelectorOperator, NodeSelectorRequirement};
 use regex::Regex;
 use serde_json::Value;
 
-/// A HyperNode as its object says it.
+/// A parsed HyperNode.
 #[derive(Debug, Default)]
 pub struct HyperNode {
     pub tier: i64,
     pub tier_name: Option<String>,
-    pub members: Vec<Entry>,
-    /// What cannot be used of it, in one sentence.
+    pub members: Vec<HyperNodeMember>,
+    /// The first mistake, as a sentence.
     pub problem: Option<String>,
 }
 
 /// One entry of its members.
 #[derive(Debug)]
-pub struct Entry {
+pub struct HyperNodeMember {
     /// Members are HyperNodes, not nodes.
     pub of_hyper_nodes: bool,
     pub selector: Selector,
@@ -40,7 +40,7 @@ impl HyperNode {
             match read_selector(&member["selector"]) {
                 Ok(selector) => {
                     let of_hyper_nodes = member["type"] == "HyperNode";
-                    found.members.push(Entry { of_hyper_nodes, selector });
+                    found.members.push(HyperNodeMember { of_hyper_nodes, selector });
                 }
                 Err(why) => {
                     found
@@ -62,7 +62,7 @@ fn read_selector(selector: &Value) -> Result<Selector, String> {
         }
         ["regexMatch"] => {
             let pattern = selector["regexMatch"]["pattern"].as_str().unwrap_or_default();
-            // Bounded by the library's own limit on the size of a compiled pattern.
+            // Limited by the regex library's maximum size of a compiled pattern.
             let read = Regex::new(pattern);
             read.map(Selector::Pattern)
                 .map_err(|_| format!("regexMatch.pattern: found {pattern:?}; allowed: a regular expression"))
@@ -72,7 +72,7 @@ fn read_selector(selector: &Value) -> Result<Selector, String> {
     }
 }
 
-/// A label selector as requirements that must all hold.
+/// A label selector as a list of requirements, which all must hold.
 pub fn read_labels(selector: &Value) -> Result<Vec<NodeSelectorRequirement>, String> {
     let mut rules = Vec::new();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {

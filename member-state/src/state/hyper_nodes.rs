@@ -1,6 +1,7 @@
-//! HyperNodes: domains of the network, as their objects describe them, resolved to nodes by name for the scheduler.
+//! HyperNodes: network domains from their objects, resolved to node names for the scheduler.
 //!
-//! Patterns are resolved here, because the scheduler knows names alone; that is done anew when nodes come or go.
+//! Patterns are resolved here, because the scheduler only knows names; they are resolved again when nodes
+//! come or go.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,7 +29,7 @@ impl MemberState {
         }
     }
 
-    /// Tells the scheduler of all domains, when one of them or the nodes have changed; whether it did.
+    /// Updates the scheduler if a domain or the set of nodes has changed; returns whether it did.
     pub fn resolve_hyper_nodes(&mut self) -> bool {
         if !std::mem::take(&mut self.hyper_nodes_stale) {
             return false;
@@ -36,7 +37,7 @@ impl MemberState {
         let inputs: Vec<HyperNodeInput> =
             self.hyper_nodes.iter().map(|(name, node)| self.resolve(name, node)).collect();
         for input in inputs {
-            // What is wrong with it stands in its status; see `hyper_node_problem`.
+            // Mistakes are reported in its status; see `hyper_node_problem`.
             let _ = self.cluster.hypernodes.put(input);
         }
         let by_name: BTreeMap<&str, i64> = self
@@ -62,7 +63,24 @@ impl MemberState {
         true
     }
 
-    /// A wish about the network, with a tier that is named by its number.
+    /// For each node, the HyperNode of the lowest tier that has it.
+    pub fn hyper_node_of_each(&mut self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        if self.hyper_nodes.is_empty() {
+            return found;
+        }
+        // The lowest tier comes first.
+        let state = &mut *self.cluster;
+        for (_, name, nodes) in state.hypernodes.domains(&state.nodes, None) {
+            for id in nodes {
+                let node = state.nodes.get(id).name.to_string();
+                found.entry(node).or_insert_with(|| name.to_string());
+            }
+        }
+        found
+    }
+
+    /// A network topology requirement with the number of its tier.
     pub fn topology_of(&self, wish: &NetworkTopology) -> Topology {
         let named = wish.highest_tier_name.as_deref().filter(|name| !name.is_empty());
         Topology {
@@ -79,7 +97,7 @@ impl MemberState {
         tiers.map(|node| node.tier).max().unwrap_or(NO_TIER)
     }
 
-    /// What is wrong with a HyperNode, and how many nodes stand below it.
+    /// Mistakes of a HyperNode, and the number of nodes below it.
     pub fn hyper_node_stands(&self, name: &str) -> Option<(usize, Option<String>)> {
         let known = self.hyper_nodes.get(name)?;
         let problem = known
@@ -126,7 +144,7 @@ impl MemberState {
     }
 }
 
-/// A tier that no HyperNode has: a name that nobody bears allows none.
+/// A tier that no HyperNode has: an unknown name allows none.
 const NO_TIER: i64 = -1;
 
 fn tier_of(by_name: &BTreeMap<&str, i64>, name: &str) -> i64 {

@@ -1,5 +1,5 @@
-//! Which nodes are kept for cells: those that the hub's standing reservations name, within the bound that the member's
-//! administrator sets.
+//! Nodes that are kept for cells: those named by the hub's reservations, within the limits of the member's
+//! administrator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use fleet_agent_ground::permits::CellNodes;
 
 use super::MemberState;
 
-/// Nodes for cells, as the hub asks for them and as they are kept.
+/// Nodes for cells, as the hub requests them and as they are kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     permits: CellNodes,
-    /// Nodes asked for, by the reservation that asks.
+    /// Requested nodes, by reservation.
     asked: BTreeMap<String, BTreeSet<String>>,
     /// Those that are kept.
     nodes: BTreeSet<String>,
 }
 
-/// What cannot be used of the nodes of a standing reservation.
+/// Unusable nodes of a reservation of cell nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnusableNodes {
     /// Not ready, cordoned, or not permitted.
     pub bad: Vec<String>,
-    /// Not there.
+    /// Nodes that do not exist.
     pub unknown: Vec<String>,
-    /// Of the bad ones: those that the hub may not keep.
+    /// Bad nodes that the hub may not keep.
     pub not_permitted: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl MemberState {
         &self.kept.permits
     }
 
-    /// Nodes that a standing reservation of the hub asks for; replaces what it asked for before.
+    /// Sets the nodes that a reservation of the hub requests.
     pub fn set_cell_nodes(&mut self, reservation: &str, nodes: &[String]) {
         if nodes.is_empty() {
             self.kept.asked.remove(reservation);
@@ -54,7 +54,7 @@ impl MemberState {
         self.kept.nodes.contains(name)
     }
 
-    /// Keeps the nodes that are asked for, as far as permitted.
+    /// Keeps the requested nodes, as far as permitted.
     fn keep_cell_nodes(&mut self) {
         let asked: BTreeSet<String> = self.kept.asked.values().flatten().cloned().collect();
         let nodes = match self.kept.permits.is_open() {
@@ -74,7 +74,7 @@ impl MemberState {
         }
     }
 
-    /// Nodes that are kept already go first, so that another node's coming and going moves none of them.
+    /// Nodes that are already kept come first, so that a change of another node moves none of them.
     fn permitted(&self, asked: &BTreeSet<String>) -> BTreeSet<String> {
         let is_selected = |name: &&String| {
             self.nodes().get(name).is_some_and(|node| self.kept.permits.select(&node.labels))
@@ -85,7 +85,7 @@ impl MemberState {
         before.into_iter().chain(fresh).take(max).cloned().collect()
     }
 
-    /// Of a standing reservation's nodes: those that cannot be used now.
+    /// The unusable nodes of a reservation of cell nodes.
     pub fn unusable_cell_nodes(&self, nodes: &[String]) -> UnusableNodes {
         let mut found = UnusableNodes::default();
         for name in nodes {
@@ -102,7 +102,7 @@ impl MemberState {
         found
     }
 
-    /// A node has come, changed or gone.
+    /// A node was created, changed or deleted.
     pub(super) fn note_cell_node(&mut self, name: &str) {
         let asking = self.kept.asked.iter().filter(|(_, nodes)| nodes.contains(name));
         let asking: Vec<String> = asking.map(|(reservation, _)| reservation.clone()).collect();

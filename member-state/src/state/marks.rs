@@ -1,4 +1,4 @@
-//! What the pods that take cells carry: the numbers of their devices and the placement of their group.
+//! Annotations of pods on cells: the numbers of their devices and the placement of their group.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,14 +11,14 @@ use fleet_cells::{GroupRequest, Placement, PodBindInfo, PodPlacement};
 
 use super::hold::{Hold, Place};
 
-/// HiveD's annotation on a pod: the numbers of its devices, with commas.
+/// HiveD's annotation on a pod: the numbers of its devices, separated by commas.
 pub const ISOLATION_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
 /// HiveD's annotation on a pod: the placement of its whole group.
 pub const BIND_INFO_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-bind-info";
-/// The placement of a larger group is left to the reservation: an API server takes 256 KiB of annotations.
+/// The placement of a larger group is only in the reservation: an API server accepts 256 KiB of annotations.
 const BIND_INFO_MAX: usize = 128 * 1024;
 
-/// Gives each place of a hold its leaf cells and the annotations of its pod.
+/// Sets the leaf cells of each place of a hold and the annotations of its pod.
 pub(super) fn mark(hold: &mut Hold, spec: &ReservationSpec) {
     for group in &spec.cells {
         let placement = placement(group);
@@ -29,6 +29,7 @@ pub(super) fn mark(hold: &mut Hold, spec: &ReservationSpec) {
             };
             let Some(place) = hold.places.iter_mut().find(own) else { continue };
             place.leaf_cells.clone_from(&given.leaf_cells);
+            place.leaving = group.preempted.is_some();
             let number = if mutation::is_on(Mutation::LeafCellsOfFirst) { 0 } else { number };
             let info = request.as_ref().and_then(|request| PodBindInfo::of(request, &placement, number));
             place.marks = info.map(|info| Arc::new(annotations(&info)));
@@ -38,7 +39,7 @@ pub(super) fn mark(hold: &mut Hold, spec: &ReservationSpec) {
 
 fn annotations(info: &PodBindInfo) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::from([(ISOLATION_ANNOTATION.to_owned(), info.isolation())]);
-    // JSON, which is YAML; texts and numbers are written without fail.
+    // JSON is valid YAML; strings and numbers always serialize.
     let text = serde_json::to_string(info).unwrap_or_default();
     if text.len() <= BIND_INFO_MAX {
         marks.insert(BIND_INFO_ANNOTATION.to_owned(), text);

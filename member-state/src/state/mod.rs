@@ -1,8 +1,7 @@
-//! What the agent knows of its member: nodes with what is used on them, pods, holds and gangs, kept up
-//! to date by events.
+//! The agent's cache of its member: nodes with their use, pods, holds and gangs, kept up to date by events.
 //!
-//! Pure: no clock, no IO. One owner, the core task. Use of a node is the sum over its bound, unfinished
-//! pods and over held places whose pod is not bound.
+//! Pure: no clock, no IO. The core task owns it. The use of a node is the sum of its bound, unfinished pods
+//! and of held places whose pod is not bound.
 
 pub mod cells;
 mod claim;
@@ -54,9 +53,9 @@ struct Usage {
 
 #[derive(Debug)]
 pub struct MemberState {
-    /// The scheduler's own view: it decides who goes where.
+    /// The scheduler's own view, which decides about placement.
     pub cluster: Cluster,
-    /// Specs of pods, equal ones once.
+    /// Specs of pods; equal ones are shared.
     specs: BTreeSet<Arc<PodSpec>>,
     /// PodGroup objects, by namespace and name.
     pub pod_groups: BTreeMap<(String, String), PodGroup>,
@@ -64,42 +63,44 @@ pub struct MemberState {
     pub priorities: BTreeMap<String, i64>,
     /// HyperNode objects by name.
     hyper_nodes: BTreeMap<String, HyperNode>,
-    /// The scheduler was not told of their last change, or nodes have come or gone since.
+    /// HyperNodes or nodes have changed since the scheduler was last updated.
     hyper_nodes_stale: bool,
     gangs_by_group: BTreeMap<GroupId, GangKey>,
-    /// Stands for pods that others schedule.
+    /// Group of the pods that other schedulers place.
     foreign: Option<GroupId>,
     nodes: NodeIndex,
-    /// Use by node name, kept for nodes not seen yet as well.
+    /// Use by node name, also for nodes that were not seen yet.
     usage: BTreeMap<String, Usage>,
-    /// Looked up by key alone; nothing is decided in its order.
+    /// Looked up by key only; no decision depends on its order.
     pods: HashMap<PodKey, PodEntry>,
     holds: BTreeMap<String, Hold>,
     kept: kept::Kept,
-    /// Reservations of cells of whose pods or nodes something has changed.
+    /// Reservations of cells whose pods or nodes have changed.
     cells_changed: BTreeSet<String>,
+    /// Holds of which pods must leave their cells.
+    leaving: BTreeSet<String>,
     /// Pods by the reservation they name.
     reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
     gangs: BTreeMap<GangKey, GangEntry>,
     /// Requests of unfinished pods without a node and without a place.
     unbound: Resources,
-    /// Jobs for which places are held, by uid, and their uids by namespace and name.
+    /// Jobs with held places, by uid, and their uids by namespace and name.
     jobs: BTreeMap<String, Arc<OwnedJob>>,
     jobs_by_name: BTreeMap<(String, String), BTreeSet<String>>,
-    /// Pods that name no reservation, by namespace and name of the job they may be of.
+    /// Pods that name no reservation, by namespace and name of their possible job.
     claimants: BTreeMap<(String, String), BTreeSet<PodKey>>,
-    /// Nodes that may carry more than they have.
+    /// Nodes that may be over-committed.
     crowded: BTreeSet<String>,
     /// Another scheduler has bound pods here.
     pub is_shared: bool,
-    /// Names this agent binds pods for.
+    /// Scheduler names whose pods this agent binds.
     scheduler_names: BTreeSet<String>,
     effects: Effects,
 }
 
 impl MemberState {
     pub fn new(scheduler_names: BTreeSet<String>) -> Self {
-        // The built-in configuration has no argument that could be wrong.
+        // The built-in configuration has no invalid argument.
         let policy = Policy::compile(&Config::default()).unwrap_or_else(|error| unreachable!("{error}"));
         let mut cluster = Cluster::new(policy);
         cluster.put_queue(QueueInput::named(fleet_scheduler::queue::DEFAULT_QUEUE));
@@ -118,6 +119,7 @@ impl MemberState {
             holds: BTreeMap::new(),
             kept: kept::Kept::default(),
             cells_changed: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
             unbound: Resources::new(),
@@ -246,7 +248,7 @@ impl MemberState {
         }
     }
 
-    /// Counts the pod on `node` before the API server has said so.
+    /// Counts the pod on `node` before the API server confirms the binding.
     pub fn assume(&mut self, key: &PodKey, node: &str) {
         let Some(mut entry) = self.pods.remove(key) else { return };
         let moves = entry.node.is_none() && entry.assumed.as_deref() != Some(node);
@@ -261,7 +263,7 @@ impl MemberState {
         self.mirror(key);
     }
 
-    /// The binding did not come about.
+    /// The binding failed.
     pub fn forget(&mut self, key: &PodKey, uid: &str) {
         if let Some(mut entry) =
             self.pods.get(key).filter(|pod| pod.uid == uid && pod.node.is_none()).cloned()
@@ -271,14 +273,14 @@ impl MemberState {
         }
     }
 
-    /// Remembers what the pod's condition says.
+    /// Records the message of the pod's condition.
     pub fn set_told(&mut self, key: &PodKey, message: Option<&str>) {
         if let Some(entry) = self.pods.get_mut(key) {
             entry.told = message.map(str::to_owned);
         }
     }
 
-    /// The scheduler has decided that the pod leaves, or its leaving did not come about.
+    /// The scheduler has decided to evict the pod, or its eviction failed.
     pub fn set_evicting(&mut self, key: &PodKey, evicting: bool) {
         if let Some(entry) = self.pods.get_mut(key) {
             entry.evicting = evicting;
@@ -305,7 +307,7 @@ impl MemberState {
         if known.as_ref().is_none_or(|known| known.finished != entry.finished) {
             self.note_cells(&entry);
         }
-        // A binding that the watch confirms, or a mere change of phase, moves no amounts.
+        // A confirmed binding, or a mere change of phase, changes no amounts.
         let same = known.as_ref().is_some_and(|known| known.counts_as(&entry));
         if !same && let Some(known) = &known {
             self.uncount(&key, known);
@@ -325,7 +327,7 @@ impl MemberState {
         self.mirror(&key);
     }
 
-    /// Tells the scheduler of a pod.
+    /// Updates the scheduler's view of a pod.
     fn mirror(&mut self, key: &PodKey) {
         let Some(entry) = self.pods.get(key) else { return };
         let (status, id, ours, gang) = (entry.status(), entry.id, entry.ours, entry.gang.clone());
@@ -335,7 +337,7 @@ impl MemberState {
         }
         if let Some(id) = id {
             let known = self.cluster.pod(id);
-            // A promise is the scheduler's own; the API server knows nothing of it.
+            // Only the scheduler knows its reserved places; the API server does not.
             let promised = known.status == fleet_scheduler::Status::Pipelined
                 && status == fleet_scheduler::Status::Pending;
             if !promised {
@@ -391,13 +393,13 @@ impl MemberState {
         }
     }
 
-    /// Waits for a node, and no place is held for it: the place counts already.
+    /// Waits for a node and has no held place, which would count already.
     fn lacks_place(&self, entry: &PodEntry) -> bool {
         let is_held = |name: &String| self.holds.contains_key(name);
         entry.wants_node() && !entry.reservation.as_ref().is_some_and(is_held)
     }
 
-    /// The pods of a reservation are counted anew around a change of its hold.
+    /// Recounts the pods of a reservation around a change of its hold.
     fn recount(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
         let pods = self.reserved_pods.get(name).cloned().unwrap_or_default();
         let waits = |state: &Self| -> Vec<Arc<PodSpec>> {
@@ -427,10 +429,13 @@ impl MemberState {
 
     // ---- holds
 
-    /// Counts the hold's places; one of the same name is replaced.
+    /// Counts the hold's places; a hold of the same name is replaced.
     pub fn add_hold(&mut self, hold: Hold) {
         self.remove_hold(&hold.name);
         let name = hold.name.clone();
+        if hold.places.iter().any(|place| place.leaving) {
+            self.leaving.insert(name.clone());
+        }
         for place in &hold.places {
             self.hold(&place.node, &place.requests);
         }
@@ -447,41 +452,42 @@ impl MemberState {
         }
     }
 
-    /// Gives the places back; whether there was such a hold.
+    /// Releases the places; returns whether the hold existed.
     pub fn remove_hold(&mut self, name: &str) -> bool {
         let mut removed = None;
         self.recount(name, |state| removed = state.holds.remove(name));
         let Some(hold) = removed else { return false };
+        self.leaving.remove(name);
         for place in hold.places.iter().filter(|place| place.occupant.is_none()) {
             self.unhold(&place.node, &place.requests);
         }
         true
     }
 
-    /// Nobody is in a place of the hold.
+    /// No pod uses a place of the hold.
     pub fn is_vacant(&self, name: &str) -> bool {
         self.holds.get(name).is_none_or(|hold| hold.places.iter().all(|place| place.occupant.is_none()))
     }
 
-    /// Pods of the reservation have nodes.
+    /// Some pods of the reservation have nodes.
     pub fn is_placed(&self, name: &str) -> bool {
         let pods = self.reserved_pods.get(name).into_iter().flatten();
         pods.filter_map(|key| self.pods.get(key)).any(|pod| pod.counted_on().is_some())
     }
 
-    /// Pods of the reservation may be let go now.
+    /// The pods of the reservation might be released from their gates.
     pub fn look_at_gates(&mut self, name: String) {
         self.effects.gates.insert(name);
     }
 
-    /// The place the pod has or may take in its reservation, if that is held.
+    /// The pod's place in its reservation, if that is held.
     pub fn place_of(&self, key: &PodKey, entry: &PodEntry) -> Option<&Place> {
         let hold = self.holds.get(entry.reservation.as_deref()?)?;
         hold.place_for(key, &entry.component, entry.index, None).map(|at| &hold.places[at])
     }
 
-    /// The pod is bound: its place need not be held. Its node is the place's own when this agent binds;
-    /// when the member's own scheduler chose another one, the place is given back all the same.
+    /// The pod is bound, so its place need not be held. If this agent binds it, its node is that of the
+    /// place; if the member's own scheduler chose another node, the place is released as well.
     fn seat(&mut self, key: &PodKey, entry: &PodEntry) {
         let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
         let Some(at) = hold.place_for(key, &entry.component, entry.index, entry.counted_on()) else { return };
@@ -489,7 +495,7 @@ impl MemberState {
         if place.occupant.is_none() {
             place.occupant = Some(key.clone());
             let (node, requests) = (place.node.clone(), place.requests.clone());
-            // The pod takes what the place gives back; no room comes free unless it asks for less.
+            // The pod uses what the place releases; capacity is freed only if it requests less.
             let freed = self.effects.freed
                 || entry.counted_on() != Some(&*node)
                 || !requests.fits_in(entry.requests());

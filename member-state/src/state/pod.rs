@@ -1,4 +1,4 @@
-//! A pod as the scheduler sees it.
+//! The scheduler's view of a pod.
 
 use crate::shape;
 use std::{collections::BTreeSet, sync::Arc};
@@ -20,63 +20,63 @@ use fleet_agent_ground::lean::{LeanGate, LeanPod};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEntry {
     pub uid: String,
-    /// Its `schedulerName` is one this agent binds for.
+    /// Whether this agent binds pods with its `schedulerName`.
     pub ours: bool,
     pub scheduler_name: String,
     pub node: Option<String>,
-    /// Node of a binding that is under way.
+    /// Node of a binding in flight.
     pub assumed: Option<String>,
     pub finished: bool,
     pub deleting: bool,
     pub gated: bool,
     pub spec: Arc<PodSpec>,
-    /// Why the shape cannot be read; such a pod is never bound.
+    /// Why its requests cannot be parsed; such a pod is never bound.
     pub unreadable: Option<String>,
     pub gang: GangKey,
     pub gang_size: usize,
     pub component: String,
-    /// Last `-` part of the name, when it is a number.
+    /// Last `-` part of the name, if it is a number.
     pub index: Option<usize>,
     pub reservation: Option<String>,
-    /// Of a pod that names no reservation: the job it may be of.
+    /// For a pod that names no reservation: its possible job.
     pub claim: Option<Arc<Claim>>,
-    /// Gates beside Fleet's own, when that one is there: it waits for this agent to keep its place.
+    /// Other gates of a pod with Fleet's gate, which waits until its place is reserved.
     pub held_back: Option<Arc<[String]>>,
-    /// Fleet's gate has been taken off, and that is not seen yet.
+    /// Fleet's gate was removed, and the watch has not shown that yet.
     pub let_go: bool,
-    /// Every node has one, or the node itself runs it.
+    /// A pod of a DaemonSet, or one that the node runs itself.
     pub of_node: bool,
     pub priority: i32,
     pub created: Option<Timestamp>,
     pub started: Option<Timestamp>,
-    /// Why it waits, as its condition says.
+    /// Why it waits, from its condition.
     pub told: Option<String>,
-    /// Its number in the scheduler.
+    /// Its id in the scheduler.
     pub id: Option<PodId>,
     pub phase: Phase,
-    /// The scheduler has decided that it leaves, and it is not seen to leave yet.
+    /// The scheduler has decided to evict it, and the watch has not shown that yet.
     pub evicting: bool,
-    /// Who is to own the PodGroup that is made for it (and, maybe, others of that owner), where nobody names one.
+    /// Owner of the PodGroup that is created for it, and possibly for other pods of that owner.
     pub group_owner: Option<Arc<Value>>,
-    /// Its group is to be written on it.
+    /// The name of its group is to be written on it.
     pub unnamed: bool,
-    /// Queue it names itself.
+    /// The queue that the pod names itself.
     pub queue: Option<String>,
     pub labels: Labels,
-    /// Parts of cards that its annotations give it.
+    /// Parts of devices in its annotations.
     pub parts: Vec<Part>,
     pub preemptable: bool,
     pub never_preempts: bool,
     pub critical: bool,
-    /// Seconds after its start for which it is no victim (plugin cdp).
+    /// Seconds after its start during which it is no victim (plugin cdp).
     pub cooldown_s: i64,
-    /// The domain of the network that it wants, with its gang.
+    /// The network domain that it requires together with its gang.
     pub topology: Option<Topology>,
-    /// Kept where a PodGroup is to be made.
+    /// Kept if a PodGroup is to be created.
     pub priority_class: Option<String>,
 }
 
-/// A pod's phase as far as places depend on it.
+/// A pod's phase, as far as places depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Pending,
@@ -98,12 +98,12 @@ impl Phase {
     }
 }
 
-/// Classes of pods that must always run.
+/// Priority classes of pods that must always run.
 const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
-/// Its pods are never taken.
+/// Pods of this namespace are never victims.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// The other gates of a pod with Fleet's.
+/// The other gates of a pod with Fleet's gate.
 fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
     let (ours, others): (Vec<_>, Vec<_>) = gates.iter().partition(|gate| gate.name == names::PLACES_GATE);
     (!ours.is_empty()).then(|| others.iter().map(|gate| gate.name.clone()).collect())
@@ -112,7 +112,7 @@ fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
 /// The scheduler whose users expect PodGroups.
 const VOLCANO: &str = "volcano";
 
-/// The annotation wins over the label; what is neither yes nor no is no.
+/// The annotation takes precedence over the label; an invalid value counts as no.
 fn is_preemptable(word: Option<&String>) -> bool {
     word.is_none_or(|text| text == "true")
 }
@@ -121,7 +121,7 @@ fn owner_kind(meta: &ObjectMeta) -> Option<&str> {
     Some(&meta.owner_references.as_ref()?.first()?.kind)
 }
 
-/// The owner of the PodGroup made for a pod: what controls the pod, or the pod itself.
+/// The owner of the PodGroup created for a pod: its controller, or the pod itself.
 fn group_owner(meta: &ObjectMeta) -> Value {
     match meta.owner_references.as_ref().and_then(|owners| owners.first()) {
         Some(owner) => {
@@ -135,7 +135,7 @@ fn group_owner(meta: &ObjectMeta) -> Value {
     }
 }
 
-/// What the annotations say of the network, in Volcano's names.
+/// The network topology in Volcano's annotations.
 fn topology<'a>(annotation: impl Fn(&str) -> Option<&'a String>) -> Option<Topology> {
     let hard = match annotation("volcano.sh/network-topology-mode")?.as_str() {
         "hard" => true,
@@ -149,7 +149,7 @@ fn topology<'a>(annotation: impl Fn(&str) -> Option<&'a String>) -> Option<Topol
 /// Label or annotation: how long a pod is no victim after its start.
 const COOLDOWN: &str = "volcano.sh/cooldown-time";
 
-/// A gang whose size nothing says: it waits for its PodGroup.
+/// Size of a gang that is unknown until its PodGroup exists.
 pub const UNKNOWN_SIZE: usize = usize::MAX >> 2;
 
 impl PodEntry {
@@ -176,7 +176,7 @@ impl PodEntry {
         let group =
             annotation("scheduling.k8s.io/group-name").or(annotation("scheduling.volcano.sh/group-name"));
         let gang = annotation(names::GANG_ANNOTATION);
-        // Volcano's users look for a PodGroup, whoever makes the pods.
+        // Volcano's users expect a PodGroup, whoever creates the pods.
         let described = group.is_none() || group == gang;
         let scheduler_name_is_volcano = scheduler_name == VOLCANO;
         let owner = (scheduler_name_is_volcano && described).then(|| group_owner(meta));
@@ -234,7 +234,7 @@ impl PodEntry {
         })
     }
 
-    /// Keeps what the API server does not say.
+    /// Keeps state that the API server does not have.
     pub fn inherit(&mut self, known: &Self) {
         if self.node.is_none() {
             self.assumed.clone_from(&known.assumed);
@@ -252,7 +252,7 @@ impl PodEntry {
         &self.spec.shape.requests
     }
 
-    /// Where it stands, in the scheduler's words.
+    /// Its status in the scheduler's terms.
     pub fn status(&self) -> Status {
         match self.phase {
             Phase::Succeeded => Status::Succeeded,
@@ -267,7 +267,7 @@ impl PodEntry {
         }
     }
 
-    /// Both carry the same amounts in the same place.
+    /// Whether both count the same amounts in the same place.
     pub fn counts_as(&self, other: &Self) -> bool {
         self.counted_on() == other.counted_on()
             && self.wants_node() == other.wants_node()
@@ -275,12 +275,12 @@ impl PodEntry {
             && self.component == other.component
     }
 
-    /// The node that carries the pod's requests.
+    /// The node on which the pod's requests count.
     pub fn counted_on(&self) -> Option<&str> {
         if self.finished { None } else { self.node.as_deref().or(self.assumed.as_deref()) }
     }
 
-    /// Not finished and without a node, whoever schedules it.
+    /// Not finished and without a node, whichever scheduler places it.
     pub fn wants_node(&self) -> bool {
         !self.finished && !self.deleting && self.counted_on().is_none()
     }

@@ -1,4 +1,4 @@
-//! PodGroups as their objects say them.
+//! Parses PodGroup objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,20 +15,20 @@ use crate::amounts::amounts;
 #[derive(Clone, Debug)]
 pub struct PodGroup {
     pub uid: String,
-    /// Uid of the Volcano Job it belongs to, whose controller writes its status.
+    /// Uid of the Volcano Job to which it belongs; that job's controller writes its status.
     pub job: Option<String>,
     pub input: GroupInput,
     pub priority_class: Option<String>,
     /// Name of the highest tier of HyperNodes that it allows.
     pub tier_name: Option<String>,
-    /// As it stands, as far as known.
+    /// The written status, as far as known.
     pub status: Value,
     pub group: GroupId,
-    /// A write of its status is under way.
+    /// A write of its status is in flight.
     pub busy: bool,
 }
 
-/// A PodGroup as the API server sends it, read.
+/// A parsed PodGroup of the API server.
 #[derive(Clone, Debug, Default)]
 pub struct PodGroupObject {
     pub namespace: String,
@@ -84,7 +84,7 @@ fn topology(wish: &Value) -> Option<Topology> {
     })
 }
 
-/// Those with a minimum or a topology; what cannot be read of a selector selects nothing more than the rest of it.
+/// Subgroups with a minimum or a topology; an invalid part of a selector is ignored.
 fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
     let read = |policy: &Value| SubGroupPolicy {
         name: policy["name"].as_str().unwrap_or_default().into(),

@@ -1,4 +1,4 @@
-//! Nodes that other schedulers use as well, and pods that other controllers make.
+//! Tests of nodes that other schedulers also use, and of pods that other controllers create.
 
 use fleet_api::names;
 use serde_json::json;
@@ -15,7 +15,7 @@ fn hold(name: &str, nodes: &[(&str, &[&str])], components: &[&str]) -> Hold {
     Hold::new(name, &reservation(name, "u", 1, components).spec, &nodes)
 }
 
-/// A pod that an operator made and the cluster's scheduler binds: `owner` is `Kind/name/uid`.
+/// A pod that an operator created and the cluster's scheduler binds: `owner` is `Kind/name/uid`.
 fn foreign(text: &str, owner: &str, labels: serde_json::Value) -> LeanPod {
     let mut made = pod(text);
     made.spec.scheduler_name = Some("default-scheduler".into());
@@ -158,6 +158,56 @@ fn a_bind_that_lost_a_race_names_the_gang_that_gives_way() {
     state.set_evicting(&key("a-0"), true);
     state.apply_node(&node("n1 7"));
     assert!(state.take_crowd().gangs.is_empty());
+}
+
+#[test]
+fn gates_of_pods_that_start_one_by_one_open_as_they_get_their_cells() {
+    use fleet_api::cell_places::{CellGroup, CellPlace};
+
+    let mut state = state(&["n1 1", "n2 1"]);
+    let cells = |places: &[(i64, &str)]| {
+        let place = |(index, node): &(i64, &str)| CellPlace {
+            component: "w".into(),
+            index: *index,
+            node: (*node).to_owned(),
+            leaf_cells: vec![0],
+            ..CellPlace::default()
+        };
+        let mut spec = reservation("r", "u", 1, &["w 2 1"]).spec;
+        spec.cells = vec![CellGroup {
+            name: "g".into(),
+            request: json!({"virtualCluster": "vc", "priority": 1, "affinityGroup": {"name": "g"}}),
+            places: places.iter().map(place).collect(),
+            ..CellGroup::default()
+        }];
+        let mut nodes = vec![String::new(); 2];
+        for (index, node) in places {
+            nodes[usize::try_from(*index).unwrap()] = (*node).to_owned();
+        }
+        Hold::new("r", &spec, &[("w".to_owned(), nodes)].into())
+    };
+    for i in 0..2 {
+        let text =
+            format!("a-w-{i}: gpu=1 gang=a size=1 reservation=r component=w gate={}", names::PLACES_GATE);
+        state.apply_pod(&foreign(&text, "PyTorchJob/a/u1", json!({names::COMPONENT_LABEL: "w"})));
+    }
+    state.add_hold(cells(&[]));
+    assert!(matches!(state.gated("r"), Gated::Waits(why) if why.contains("no cells")));
+    for (places, opens) in [(&[(1, "n2")][..], "a-w-1"), (&[(1, "n2"), (0, "n1")], "a-w-0")] {
+        state.add_hold(cells(places));
+        let Gated::Go(releases) = state.gated("r") else { panic!("{opens} has its cells") };
+        assert_eq!(releases.iter().map(|r| r.pod.name.as_str()).collect::<Vec<_>>(), [opens]);
+        let marks = releases[0].marks.as_ref().expect("it carries its devices");
+        assert_eq!(marks[super::ISOLATION_ANNOTATION], "0");
+        state.set_let_go(&releases[0].pod, true);
+    }
+    // One that its scheduler does not bind takes no other along.
+    state.apply_pod(&foreign(
+        "a-w-1: gpu=1 gang=a size=1 reservation=r component=w node=n2",
+        "PyTorchJob/a/u1",
+        json!({names::COMPONENT_LABEL: "w"}),
+    ));
+    assert_eq!(state.let_go("r"), (vec![], vec![key("a-w-0")]));
 }
 
 #[test]

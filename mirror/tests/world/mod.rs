@@ -76,7 +76,7 @@ pub enum Op {
     Step,
     /// The watch has become too old.
     Relist,
-    /// The last event is told once more.
+    /// The last event is delivered again.
     TellAgain,
     /// The client starts anew.
     Restart,

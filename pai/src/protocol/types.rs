@@ -140,7 +140,7 @@ pub struct Extras {
 /// Priority of a job in its virtual cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Runs on what others leave idle, and makes room for any other class.
+    /// Runs on capacity that others leave idle, and is preempted by any other class.
     Opportunistic,
     Test,
     Production,
@@ -240,7 +240,7 @@ impl Protocol {
         self.task_roles.iter().map(|role| role.instances * role.resources.gpu).sum()
     }
 
-    /// What HiveD is told of a role.
+    /// The settings of a role for HiveD.
     pub fn hived_role(&self, role: &str) -> HivedRole {
         self.extras.hived.roles.get(role).cloned().unwrap_or_default()
     }

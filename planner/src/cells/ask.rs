@@ -1,21 +1,24 @@
-//! What jobs ask of virtual clusters, and what members say of nodes, as plain data.
+//! Requests of jobs to virtual clusters, and members' reports on cell nodes, as plain data.
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use fleet_api::cell_places::CellGroup;
 use fleet_cells::GroupRequest;
 
-/// What a job asks of a virtual cluster; made once and shared.
+use crate::job::Held;
+
+/// Request of a job to a virtual cluster; created once and shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellJob {
     pub vc: String,
     /// -1 is opportunistic, 0 to 1000 guaranteed.
     pub class: i32,
-    /// All groups start together; else each as it gets its cells.
+    /// All groups start together; otherwise each starts when it gets its cells.
     pub whole: bool,
     pub groups: Vec<CellGroupAsk>,
 }
 
-/// Pods that get their cells as a whole.
+/// Pods that get their cells as a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellGroupAsk {
     pub request: GroupRequest,
@@ -23,11 +26,31 @@ pub struct CellGroupAsk {
     pub pods: Vec<(String, i64)>,
 }
 
-/// What a member says of the nodes that are cells.
+/// A member's report on the nodes that are cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellNodes {
     pub good: BTreeSet<String>,
 }
 
-/// Shared, so that a job costs little to copy.
+/// Shared, so that copying a job is cheap.
 pub type SharedCellJob = Arc<CellJob>;
+
+/// The request of a job that holds cells. A run keeps the virtual cluster and class that it was admitted
+/// with: an edit applies from the next run on. If the virtual cluster no longer admits the job, the run gets
+/// no further cells.
+pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJob>> {
+    let Some(first) = held.cells.first() else { return asked };
+    let is_same = |job: &Arc<CellJob>| (&job.vc, job.class) == (&first.virtual_cluster, first.priority);
+    if let Some(asked) = asked.filter(is_same) {
+        return Some(asked);
+    }
+    let ask = |group: &CellGroup| {
+        let pods = group.places.iter().map(|place| (place.component.clone(), place.index)).collect();
+        let request: GroupRequest = serde_json::from_value(group.request.clone()).ok()?;
+        Some(CellGroupAsk { request, pods })
+    };
+    let groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
+    let whole = groups.len() == 1;
+    let (vc, class) = (first.virtual_cluster.clone(), first.priority);
+    Some(Arc::new(CellJob { vc, class, whole, groups }))
+}

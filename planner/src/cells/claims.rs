@@ -1,8 +1,8 @@
-//! Claims: a job that others of its queue have passed for too long keeps later ones from starting.
+//! Claims in virtual clusters: a job that others of its queue have passed for too long blocks later ones.
 //!
-//! What is passed is a job for which there are too few free cells while jobs behind it start. After
-//! [`PASSED_FOR_MS`] the queue's later jobs wait, so that cells that come free add up; [`KEPT_FOR_MS`] later the claim is given up
-//! and counted anew. A restart counts anew, too.
+//! A job is passed if it has too few free cells while jobs behind it start. After [`PASSED_FOR_MS`] later
+//! jobs of the queue wait, so that freed cells accumulate. [`KEPT_FOR_MS`] later the claim is given up, and
+//! the count starts again. A restart also starts it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,21 @@ use super::Place;
 
 /// How long others may pass a job.
 const PASSED_FOR_MS: i64 = 5 * 60_000;
-/// How long cells are kept for it.
+/// How long cells are reserved for it.
 const KEPT_FOR_MS: i64 = 30 * 60_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
-    /// Jobs that waited for cells when a job behind them started: since when.
+    /// Jobs that waited for cells when a job behind them started, and since when.
     passed: BTreeMap<JobId, i64>,
-    /// Who has the claim of each queue, and until when.
+    /// The holder of the claim of each queue, and until when.
     held: BTreeMap<String, (Place, i64)>,
-    /// Jobs of each queue that were looked at in this pass and wait for cells.
+    /// Jobs of each queue that were considered in this pass and wait for cells.
     short: BTreeMap<String, Vec<Place>>,
 }
 
 impl Claims {
-    /// A pass over these jobs begins.
+    /// Begins a pass over these jobs.
     pub fn begin(&mut self, line: &BTreeSet<Place>, now_ms: i64) {
         self.short.clear();
         let waits: BTreeSet<&JobId> = line.iter().map(|place| &place.4).collect();
@@ -47,12 +47,12 @@ impl Claims {
         }
     }
 
-    /// There are too few free cells for it.
+    /// Records that the job has too few free cells.
     pub fn waits(&mut self, place: &Place) {
         self.short.entry(place.1.clone()).or_default().push(place.clone());
     }
 
-    /// It starts, past those of its queue that wait for cells.
+    /// Records that the job starts, and that it passes those of its queue that wait for cells.
     pub fn started(&mut self, place: &Place, now_ms: i64) {
         for passed in self.short.get(&place.1).into_iter().flatten() {
             self.passed.entry(passed.4.clone()).or_insert(now_ms);
@@ -60,7 +60,7 @@ impl Claims {
         self.forget(&place.4);
     }
 
-    /// Whose claim keeps a job from starting.
+    /// The holder of the claim that blocks the job.
     pub fn keeps_from(&self, place: &Place) -> Option<&JobId> {
         let (holder, _) = self.held.get(&place.1)?;
         (holder < place).then_some(&holder.4)
@@ -71,7 +71,7 @@ impl Claims {
         self.held.retain(|_, (place, _)| place.4 != *id);
     }
 
-    /// When a claim begins or ends by time alone.
+    /// The next time at which a claim begins or ends by itself.
     pub fn wake_ms(&self, now_ms: i64) -> Option<i64> {
         let ends = self.held.values().map(|(_, until)| *until).min();
         let begins = self.passed.values().map(|since| since + PASSED_FOR_MS).filter(|at| *at > now_ms).min();

@@ -1,9 +1,9 @@
-//! Which groups each job has in the allocator, and what of it stands in reservations.
+//! The groups of each job in the allocator, and their form in reservations.
 
 use std::collections::BTreeSet;
 
 use fleet_api::{
-    cell_places::{CellGroup, CellPlace, LazilyPreempted},
+    cell_places::{CellGroup, CellPlace, LazilyPreempted, Preempted},
     mutation::{self, Mutation},
 };
 use fleet_cells::{BoundGroup, GroupRequest, GroupState, LazyPreemption, Placement, PodPlacement, Proposal};
@@ -13,7 +13,7 @@ use super::{CellRoom, ask::CellGroupAsk, place};
 use crate::job::{Held, Job};
 
 impl CellRoom {
-    /// A committed group is the job's from now on.
+    /// Records a committed group of the job.
     pub(crate) fn note_group(&mut self, id: &JobId, ask: &CellGroupAsk) {
         let name = ask.request.name().to_string();
         self.job_of.insert(name.clone(), id.clone());
@@ -35,11 +35,12 @@ impl CellRoom {
             cells.release(name);
         }
         self.unrecovered.remove(name);
+        self.leaving.remove(name);
         self.forget_group(name);
         self.growth += 1;
     }
 
-    /// The job holds and reserves nothing any more.
+    /// Releases everything that the job holds or reserves.
     pub fn release_job(&mut self, id: &JobId) {
         let names: Vec<String> =
             self.of_job.get(id).into_iter().flat_map(|groups| groups.keys().cloned()).collect();
@@ -53,16 +54,21 @@ impl CellRoom {
         self.claims.forget(id);
     }
 
-    /// What a job holds by its reservation: what is not known yet is taken in at the next plan, what its pods have left
-    /// is given back.
+    /// Updates what a job holds from its reservation: unknown groups are recovered in the next plan, cells of
+    /// ended pods are released.
     pub fn hold(&mut self, job: &Job, held: &Held) {
-        for group in &held.cells {
+        for group in held.cells.iter().filter(|group| has_cells(group)) {
             if self.job_of.contains_key(&group.name) || mutation::is_on(Mutation::CellsForgotten) {
+                continue;
+            }
+            if is_vacated(group, held) {
+                self.changed.insert(job.id.clone());
                 continue;
             }
             let Some((ask, bound)) = read(group, held, job) else { continue };
             self.note_group(&job.id, &ask);
             self.unrecovered.insert(group.name.clone(), bound);
+            self.leaving.extend(group.preempted.clone().map(|preempted| (group.name.clone(), preempted)));
         }
         if let Some(cells) = self.cells.as_mut()
             && let Some(saved_ms) = job.checkpoint_at_ms.max(job.started_at_ms)
@@ -72,12 +78,13 @@ impl CellRoom {
             }
         }
         self.give_back_ungiven(held);
+        self.give_back_vacated(job, held);
         self.give_back_ended(job, held);
-        // What its reservation says of it may be of before a change that was never written.
+        // Its reservation may be older than a change that was never written.
         if !held.cells.is_empty()
             && self.unrecovered.is_empty()
             && self.is_on()
-            && self.groups_of(&job.id) != held.cells
+            && !held.cells.iter().filter(|group| has_cells(group)).eq(&self.groups_of(&job.id, Some(held)))
         {
             self.changed.insert(job.id.clone());
         }
@@ -87,7 +94,7 @@ impl CellRoom {
         }
     }
 
-    /// Groups that a running job does not have and whose pods have not ended.
+    /// Groups that a running job lacks and whose pods have not ended.
     pub(crate) fn missing<'j>(
         &'j self,
         job: &'j Job,
@@ -108,7 +115,7 @@ impl CellRoom {
         self.cells.as_ref()?.group(name).map(|group| group.state)
     }
 
-    /// Groups whose cells the member could not give are asked for anew.
+    /// Groups whose cells the member could not provide are requested again.
     fn give_back_ungiven(&mut self, held: &Held) {
         let lacks = |group: &&CellGroup| {
             let mut places = group.places.iter();
@@ -121,7 +128,50 @@ impl CellRoom {
         }
     }
 
-    /// Cells of pods that have ended go to others: with their group, or one by one where the group says so.
+    /// Preempted groups whose pods are gone release their cells, and wait for others.
+    fn give_back_vacated(&mut self, job: &Job, held: &Held) {
+        let is_gone = |(name, at_ms): &(&String, &i64)| {
+            self.leaving.get(*name).is_some_and(|preempted| preempted.at_ms == **at_ms)
+        };
+        let gone: Vec<String> = held.vacated.iter().filter(is_gone).map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            self.release_group(&name);
+            self.changed.insert(job.id.clone());
+        }
+    }
+
+    /// Makes these groups of a running job leave their cells, if other pods of the job can run on: its pods started one by
+    /// one, and some of them stay. Returns whether they leave; otherwise the whole job must.
+    pub(crate) fn preempt_groups(
+        &mut self,
+        job: &Job,
+        victims: &BTreeSet<&str>,
+        taker: &JobId,
+        now_ms: i64,
+    ) -> bool {
+        let Some(asks) = job.cells.as_ref().filter(|asks| !asks.whole && asks.groups.len() > 1) else {
+            return false;
+        };
+        let stays = |ask: &CellGroupAsk| {
+            let name = ask.request.name();
+            !victims.contains(name)
+                && !self.leaving.contains_key(name)
+                && self.state_of(name).is_some_and(|state| state != GroupState::Preempting)
+        };
+        if !asks.groups.iter().any(stays) {
+            return false;
+        }
+        for name in victims {
+            if !self.leaving.contains_key(*name) {
+                let preempted = Preempted { by: taker.to_string(), at_ms: now_ms };
+                self.leaving.insert((*name).to_string(), preempted);
+                self.changed.insert(job.id.clone());
+            }
+        }
+        true
+    }
+
+    /// Releases cells of ended pods: with their group, or one by one if the group allows it.
     fn give_back_ended(&mut self, job: &Job, held: &Held) {
         let single = job.cells.as_ref().is_some_and(|asks| asks.groups.len() > 1 && !asks.whole);
         let Some(groups) = self.of_job.get(&job.id).filter(|_| !held.ended.is_empty()).cloned() else {
@@ -146,7 +196,7 @@ impl CellRoom {
         for pod in
             ended.iter().filter(|pod| placement.pods.get(**pod).is_some_and(|pod| !pod.leaf_cells.is_empty()))
         {
-            // Its last pod ends the group with the job.
+            // The last pod ends the group together with the job.
             if ended.len() < placement.pods.len() {
                 cells.release_pod(name, *pod);
                 self.changed.insert(job.id.clone());
@@ -155,7 +205,7 @@ impl CellRoom {
         }
     }
 
-    /// What a commit changed of other jobs.
+    /// Applies the effects of a commit on other jobs.
     pub(crate) fn note_commit(&mut self, proposal: &Proposal) {
         for name in &proposal.lazily_preempted {
             self.changed.extend(self.job_of.get(name).cloned());
@@ -168,18 +218,62 @@ impl CellRoom {
         }
     }
 
-    /// The cells that a job has now; what it only reserves while victims leave is not its own yet.
-    pub fn groups_of(&self, id: &JobId) -> Vec<CellGroup> {
-        let Some(cells) = &self.cells else { return Vec::new() };
+    /// The cells that a job has now. Cells that it only reserves while victims leave are not included.
+    pub fn groups_of(&self, id: &JobId, held: Option<&Held>) -> Vec<CellGroup> {
         let groups = self.of_job.get(id).into_iter().flatten();
-        groups.filter_map(|(name, ask)| Some(write(&cells.bound_group(name)?, ask))).collect()
+        let written = |(name, ask): (&String, &CellGroupAsk)| {
+            let group = write(&self.bound_group(name, ask, held)?, ask);
+            Some(CellGroup { preempted: self.leaving.get(name).cloned(), ..group })
+        };
+        groups.filter_map(written).collect()
+    }
+
+    /// A group as the allocator has it. Cells that are no longer in the configuration stay with their pods,
+    /// as recorded, until the pods have ended.
+    fn bound_group(&self, name: &str, ask: &CellGroupAsk, held: Option<&Held>) -> Option<BoundGroup> {
+        let mut bound = self.cells.as_ref()?.bound_group(name)?;
+        let Some(held) = held else { return Some(bound) };
+        let Some(told) = held.cells.iter().find(|group| group.name == name) else { return Some(bound) };
+        for (number, (component, index)) in ask.pods.iter().enumerate() {
+            let Some(pod) = bound.placement.pods.get_mut(number).filter(|pod| pod.leaf_cells.is_empty())
+            else {
+                continue;
+            };
+            let own = |place: &&CellPlace| place.component == *component && place.index == *index;
+            let Some(place) = told.places.iter().find(own).filter(|place| !place.node.is_empty()) else {
+                continue;
+            };
+            let is_over =
+                has_ended(held, component, *index) || held.ungiven.contains(&(component.clone(), *index));
+            if !is_over {
+                *pod = place_of(place);
+                if let Some(name) = bound.pods.get_mut(number) {
+                    name.get_or_insert_with(|| number.to_string());
+                }
+            }
+        }
+        Some(bound)
+    }
+
+    /// Groups that lost cells to a configuration are recovered again from the reservations: the new
+    /// configuration may have these cells.
+    pub(crate) fn forget_incomplete(&mut self) {
+        let Some(cells) = &self.cells else { return };
+        let lacks = |name: &&String| {
+            cells
+                .placement(name)
+                .is_some_and(|placed| placed.pods.iter().any(|pod| pod.leaf_cells.is_empty()))
+        };
+        let names: Vec<String> = self.job_of.keys().filter(lacks).cloned().collect();
+        for name in names {
+            self.release_group(&name);
+        }
     }
 
     /// The cells that a job has now, each pod named by its component and index.
-    pub fn bound_of(&self, id: &JobId) -> Vec<BoundGroup> {
-        let Some(cells) = &self.cells else { return Vec::new() };
+    pub fn bound_of(&self, id: &JobId, held: Option<&Held>) -> Vec<BoundGroup> {
         let named = |(name, ask): (&String, &CellGroupAsk)| {
-            let mut bound = cells.bound_group(name)?;
+            let mut bound = self.bound_group(name, ask, held)?;
             for (pod, (component, index)) in bound.pods.iter_mut().zip(&ask.pods) {
                 if pod.is_some() {
                     *pod = Some(format!("{component}-{index}"));
@@ -190,7 +284,7 @@ impl CellRoom {
         self.of_job.get(id).into_iter().flatten().filter_map(named).collect()
     }
 
-    /// Groups that others still have on cells that the job has reserved, by job.
+    /// Jobs, by their groups, that still use cells which the job has reserved.
     pub(crate) fn jobs_of(&self, groups: impl Iterator<Item = String>) -> BTreeSet<JobId> {
         groups.filter_map(|name| self.job_of.get(&name).cloned()).collect()
     }
@@ -198,6 +292,16 @@ impl CellRoom {
 
 pub(crate) fn has_ended(held: &Held, component: &str, index: i64) -> bool {
     held.ended.get(component).is_some_and(|indices| indices.contains(&index))
+}
+
+/// Not one whose pods have all ended.
+fn has_cells(group: &CellGroup) -> bool {
+    group.places.iter().any(|place| !place.node.is_empty())
+}
+
+/// The member reports that the pods of this preempted group are gone.
+fn is_vacated(group: &CellGroup, held: &Held) -> bool {
+    group.preempted.as_ref().is_some_and(|preempted| held.vacated.get(&group.name) == Some(&preempted.at_ms))
 }
 
 fn write(bound: &BoundGroup, ask: &CellGroupAsk) -> CellGroup {
@@ -212,7 +316,7 @@ fn write(bound: &BoundGroup, ask: &CellGroupAsk) -> CellGroup {
         name: bound.request.name().to_string(),
         virtual_cluster: bound.request.vc.clone(),
         priority: bound.request.priority,
-        // Texts, numbers and lists of them are written without fail.
+        // Strings, numbers and lists of them always serialize.
         request: serde_json::to_value(&bound.request).unwrap_or_default(),
         cell_chain: bound.placement.cell_chain.clone(),
         leaf_cell_type: bound.placement.leaf_cell_type.clone(),
@@ -221,25 +325,29 @@ fn write(bound: &BoundGroup, ask: &CellGroupAsk) -> CellGroup {
             .lazily_preempted
             .as_ref()
             .map(|lazy| LazilyPreempted { by: lazy.preemptor.clone(), at_ms: lazy.at_ms }),
+        preempted: None,
     }
 }
 
-/// A group from its reservation. One that somebody else has written into it is none.
+fn place_of(place: &CellPlace) -> PodPlacement {
+    PodPlacement {
+        node: place.node.clone(),
+        leaf_cells: place.leaf_cells.clone(),
+        preassigned_cell_type: place.cell_type.clone(),
+    }
+}
+
+/// A group from its reservation; `None` if another writer put it there.
 fn read(group: &CellGroup, held: &Held, job: &Job) -> Option<(CellGroupAsk, BoundGroup)> {
     let request: GroupRequest = serde_json::from_value(group.request.clone()).ok()?;
     if request.name() != group.name {
         return None;
     }
-    let pod = |place: &CellPlace| PodPlacement {
-        node: place.node.clone(),
-        leaf_cells: place.leaf_cells.clone(),
-        preassigned_cell_type: place.cell_type.clone(),
-    };
     let placement = Placement {
         cluster: held.cluster.clone(),
         cell_chain: group.cell_chain.clone(),
         leaf_cell_type: group.leaf_cell_type.clone(),
-        pods: group.places.iter().map(pod).collect(),
+        pods: group.places.iter().map(place_of).collect(),
     };
     let pods = group.places.iter().map(|place| (place.component.clone(), place.index)).collect();
     let lazy = group.lazily_preempted.as_ref();

@@ -1,4 +1,4 @@
-//! From what runs back to the allocator: at a start, under another configuration, and for nodes that turn good or bad.
+//! Recovery of the allocator: at the start, under a new configuration, and when nodes turn good or bad.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use fleet_cells::{
 use super::CellRoom;
 
 impl CellRoom {
-    /// Goes over to another configuration. Preempting groups give up what they had reserved, and ask again.
+    /// Switches to another configuration. Preempting groups give up their reserved cells and try again.
     pub(crate) fn set_config(
         &mut self,
         config: Option<ClusterConfig>,
@@ -18,11 +18,12 @@ impl CellRoom {
     ) -> Result<(), ConfigErrors> {
         match (config, self.cells.as_mut()) {
             (None, _) => {
-                // What runs keeps its places in its reservations; from there it is taken in again.
+                // Running jobs keep their places in their reservations, and are recovered from there.
                 self.cells = None;
                 self.of_job.clear();
                 self.job_of.clear();
                 self.unrecovered.clear();
+                self.leaving.clear();
                 self.waiting.clear();
                 self.growing.clear();
             }
@@ -33,6 +34,7 @@ impl CellRoom {
                     self.changed.extend(self.job_of.get(&lost.group).cloned());
                 }
                 self.forget_reservations();
+                self.forget_incomplete();
             }
         }
         self.never.clear();
@@ -43,7 +45,7 @@ impl CellRoom {
         Ok(())
     }
 
-    /// Groups that the allocator does not have any more.
+    /// Forgets groups that the allocator no longer has.
     fn forget_reservations(&mut self) {
         let Some(cells) = &self.cells else { return };
         let gone: Vec<String> = self
@@ -57,13 +59,22 @@ impl CellRoom {
         }
     }
 
-    /// Takes in the groups of running jobs that the allocator does not know.
+    /// Recovers the groups of running jobs that the allocator does not know.
     pub(crate) fn take_in(&mut self, now_ms: i64) {
-        let Some(cells) = self.cells.as_ref().filter(|_| !self.unrecovered.is_empty()) else { return };
+        let Some(cells) = self.cells.as_mut().filter(|_| !self.unrecovered.is_empty()) else { return };
+        // Remains of ended runs have no promise, and keep the cells that they had.
+        let before = self.unrecovered.len();
+        self.unrecovered.retain(|_, group| !cells.adopt(group, now_ms));
+        if self.unrecovered.len() < before {
+            self.growth += 1;
+        }
+        if self.unrecovered.is_empty() {
+            return;
+        }
         let mut running = cells.bound_groups();
         running.extend(std::mem::take(&mut self.unrecovered).into_values());
         let recovered = Cells::recover(cells.config().clone(), &cells.good_nodes(), running, now_ms);
-        // The configuration is in force, so it has no errors.
+        // The configuration is in force, so it is valid.
         let Ok((cells, lost)) = recovered else { return };
         self.cells = Some(cells);
         for group in lost.iter().filter(|lost| lost.promise_lost.is_some()) {
@@ -74,7 +85,8 @@ impl CellRoom {
         self.refused.clear();
     }
 
-    /// Says which nodes are good: those that their member says so of, and on which nothing was refused lately.
+    /// Updates the health of nodes: good are those that their member reports as good and on which nothing was
+    /// refused recently.
     pub(crate) fn tell_health(&mut self) {
         let Some(cells) = self.cells.as_mut() else { return };
         let good = |node: &NodeName| {
@@ -92,7 +104,7 @@ impl CellRoom {
         }
     }
 
-    /// Doubts that are over; when the next one ends.
+    /// Drops expired doubts; returns when the next one expires.
     pub(crate) fn end_doubts(&mut self, now_ms: i64) -> Option<i64> {
         let before = self.doubts.len();
         self.doubts.retain(|_, until| *until > now_ms);

@@ -1,22 +1,28 @@
 //! Jobs in virtual clusters: one decision of quota, cells and reservation.
 //!
-//! One queue a virtual cluster: class, then first come; what does not fit is passed. Opportunistic jobs of all virtual
-//! clusters wait in one more queue, behind. [`fleet_cells::Cells`] says who gets what; here stands which job is asked
-//! about when, which groups each has, and what follows: starts, evictions, cells given to jobs that run. All of it is
-//! rebuilt from what jobs hold ([`Held::cells`](crate::Held)), under the configuration that holds now. Deliberately
-//! absent: API objects, and where the configuration comes from.
+//! Each virtual cluster has one queue: by class, then first come, first served; a job that does not fit is
+//! passed. Opportunistic jobs of all virtual clusters wait in one queue behind them. [`fleet_cells::Cells`]
+//! allocates the cells. This module decides which job is tried when, and carries out the result: starts,
+//! evictions, and further cells for running jobs. Its state is rebuilt from what jobs hold
+//! ([`Held::cells`](crate::Held)) under the configuration in force. Deliberately absent: API objects, and the
+//! source of the configuration.
 
 mod pass;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+use std::collections::BTreeSet;
+
 use fleet_api::cell_places::CellGroup;
 use fleet_cells::{BoundGroup, Cells, NodeName, config::ClusterConfig};
 use fleet_quota::JobId;
 
 use super::Planner;
-use crate::{cells::ask::CellNodes, job::Stand};
+use crate::{
+    cells::ask::CellNodes,
+    job::{Held, Stand},
+};
 pub use usage::{VcJobs, VcUse};
 
 impl Planner {
@@ -25,16 +31,16 @@ impl Planner {
         self.cells.cells.as_ref()
     }
 
-    /// Another configuration, or none. What runs goes on.
+    /// Sets another configuration, or none. Running jobs go on.
     ///
     /// # Errors
-    /// What is wrong in it; then the one before stays in force.
+    /// Its mistakes; the previous configuration then stays in force.
     pub fn set_cells(&mut self, config: Option<ClusterConfig>, now_ms: i64) -> Result<(), String> {
         if self.cells.cells.as_ref().map(Cells::config) == config.as_ref() {
             return Ok(());
         }
         self.cells.set_config(config, now_ms).map_err(|errors| errors.to_string())?;
-        // Who waited for room waits for cells now, or the other way round.
+        // Jobs that waited for a member's capacity wait for cells now, or the other way round.
         let ids: Vec<JobId> = self.jobs.keys().cloned().collect();
         for id in ids {
             let Some(entry) = self.jobs.get(&id).filter(|entry| entry.job.cells.is_some()) else { continue };
@@ -47,7 +53,7 @@ impl Planner {
         Ok(())
     }
 
-    /// What a member says of its nodes that are cells; `None`: it says nothing any more, and they count as bad.
+    /// Sets a member's report on its cell nodes; with `None` they count as bad.
     pub fn set_cell_nodes(&mut self, cluster: &str, nodes: Option<CellNodes>) {
         let changed = match nodes {
             Some(nodes) => self.cells.nodes.insert(cluster.to_string(), nodes.clone()) != Some(nodes),
@@ -59,7 +65,8 @@ impl Planner {
         }
     }
 
-    /// A member could not give these nodes: they count as bad for a while, so that the same is not asked again at once.
+    /// Marks nodes that a member could not provide as bad for a while, so that they are not requested again
+    /// at once.
     pub fn doubt_cell_nodes(&mut self, cluster: &str, nodes: &[String], until_ms: i64) {
         for node in nodes {
             self.cells.doubts.insert(NodeName::new(cluster, node), until_ms);
@@ -72,15 +79,34 @@ impl Planner {
 
     /// The cells of a job, as its reservation carries them.
     pub fn cell_groups(&self, id: &JobId) -> Vec<CellGroup> {
-        self.cells.groups_of(id)
+        self.cells.groups_of(id, self.held(id))
     }
 
-    /// The same, with the pods' names in their job: what its binding says.
+    /// The same with the pods' names within their job, as the binding has them.
     pub fn bound_groups(&self, id: &JobId) -> Vec<BoundGroup> {
-        self.cells.bound_of(id)
+        self.cells.bound_of(id, self.held(id))
     }
 
-    /// Takes in what a job holds, gives back what it holds no more.
+    /// Components of a job that take no cells beside others that do.
+    pub fn components_without_cells(&self, id: &JobId) -> Vec<String> {
+        let Some(entry) = self.jobs.get(id) else { return Vec::new() };
+        let Some(asks) = &entry.job.cells else { return Vec::new() };
+        let with: BTreeSet<&str> =
+            asks.groups.iter().flat_map(|ask| &ask.pods).map(|(component, _)| component.as_str()).collect();
+        let components = entry.job.shape.gang.components.iter();
+        let without =
+            components.filter(|component| component.replicas > 0 && !with.contains(&*component.name));
+        without.map(|component| component.name.clone()).collect()
+    }
+
+    fn held(&self, id: &JobId) -> Option<&Held> {
+        match &self.jobs.get(id)?.job.stand {
+            Stand::Holds(held) => Some(held),
+            Stand::Waits => None,
+        }
+    }
+
+    /// Adds what a job holds now, and releases what it no longer holds.
     pub(super) fn settle_cells(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get(id) else { return };
         match &entry.job.stand {

@@ -1,24 +1,25 @@
-//! One plan over everything that waits: what the rules of quota decide is carried out, and told.
+//! One plan over all waiting jobs: carries out the quota planner's decisions and records the reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_api::queue::UnitClaim;
 use fleet_policies::reason::Reason;
-use fleet_quota::{Claim, JobId, Outcome, Take, WaitReason};
-use fleet_resources::quantity;
+use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, Rule, Take, Verdict, WaitReason};
+use fleet_resources::{Resources, quantity};
 
 use super::{Planner, admit};
 use crate::{
     decision::{Decision, Plan, earliest},
     job::{Stand, Waiting},
-    place::Oracle,
-    room::Change,
+    place::ClusterPlaces,
+    room::CapacityChange,
 };
 
-/// Victims named in the reason of a taker; the rest are only counted.
+/// Victims named in a preemptor's reason; the rest are only counted.
 const VICTIMS_NAMED: usize = 5;
 
 impl Planner {
-    /// Decides on everything that waits.
+    /// Decides on all waiting jobs.
     pub fn plan(&mut self, now_ms: i64) -> Plan {
         if self.drained {
             self.set_tree(self.tree.clone(), now_ms);
@@ -27,19 +28,20 @@ impl Planner {
         self.sequence += 1;
         let (changed, due) = self.rooms.give_up_leaving(now_ms);
         for cluster in changed {
-            self.note(&cluster, Change::Grown);
+            self.note(&cluster, CapacityChange::Grown);
         }
         let mut plan = Plan { sequence: self.sequence, wake_ms: due, ..Plan::default() };
         self.plan_cells(now_ms, &mut plan);
-        // Jobs without a queue come first, and count in the tree before its own are asked.
+        // Jobs without a queue come first, and their use counts in the tree before its own jobs are
+        // considered.
         let direct: Vec<JobId> = self.direct.iter().map(|(_, _, id)| id.clone()).collect();
-        let mut oracle = self.oracle(now_ms);
+        let mut places = self.cluster_places(now_ms);
         let none = BTreeSet::new();
         let placed: Vec<(JobId, String)> = direct
             .into_iter()
-            .filter_map(|id| oracle.place(&id, &none).map(|cluster| (id, cluster)))
+            .filter_map(|id| places.place(&id, &none).map(|cluster| (id, cluster)))
             .collect();
-        let refused = oracle.no_place;
+        let refused = places.no_place;
         for (id, cluster) in placed {
             self.start(&id, cluster, now_ms, &mut plan);
         }
@@ -49,9 +51,9 @@ impl Planner {
         }
         if let Some(mut quota) = self.quota.take() {
             let limits = self.settings.limits;
-            let mut oracle = self.oracle(now_ms);
-            let found = quota.plan(now_ms, limits, &mut oracle);
-            let no_place = oracle.no_place;
+            let mut places = self.cluster_places(now_ms);
+            let found = quota.plan(now_ms, limits, &mut places);
+            let no_place = places.no_place;
             self.quota = Some(quota);
             self.act(found, no_place, now_ms, &mut plan);
         }
@@ -60,8 +62,8 @@ impl Planner {
         plan
     }
 
-    fn oracle(&mut self, now_ms: i64) -> Oracle<'_> {
-        Oracle {
+    fn cluster_places(&mut self, now_ms: i64) -> ClusterPlaces<'_> {
+        ClusterPlaces {
             rooms: &mut self.rooms,
             open: &mut self.open,
             jobs: &self.jobs,
@@ -71,7 +73,7 @@ impl Planner {
         }
     }
 
-    /// Carries out what the rules of quota decided.
+    /// Carries out the decisions of the quota planner.
     fn act(
         &mut self,
         found: fleet_quota::Plan,
@@ -83,6 +85,11 @@ impl Planner {
         plan.wake_ms = earliest(plan.wake_ms, found.wake_at_ms.filter(|wake| *wake != i64::MAX));
         self.hold_back_refused(&no_place, now_ms, plan);
         let mut given_up = BTreeSet::new();
+        let quota_stops = |outcome: &Outcome| matches!(outcome, Outcome::Wait(WaitReason::Quota(_)));
+        let unqueued = match found.decisions.iter().any(|decision| quota_stops(&decision.outcome)) {
+            true => self.unqueued_use(),
+            false => UnqueuedUse::default(),
+        };
         for fleet_quota::Decision { job, outcome, .. } in found.decisions {
             match outcome {
                 Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
@@ -96,25 +103,36 @@ impl Planner {
                         ),
                     };
                     let message = format!(
-                        "holds a claim on {}: others have passed it for {} s; room in {} is kept for it and it \
+                        "holds a claim on {}: others have passed it for {} s; capacity of {} is reserved for it and it \
                          starts {start}",
                         claim.cluster,
                         (now_ms - claim.passed_since_ms).max(0) / 1000,
                         claim.path
                     );
-                    self.verdicts.tell(&job, Waiting::new(Reason::Claimed, message));
+                    let reserved = UnitClaim::new(
+                        claim.cluster.as_str(),
+                        claim.since_ms,
+                        claim.start_ms,
+                        claim.until_ms,
+                    );
+                    let waiting = Waiting::new(Reason::Claimed, message);
+                    self.verdicts.tell(&job, Waiting { claim: Some(Box::new(reserved)), ..waiting });
                 }
                 Outcome::GiveUp(claim) => {
                     self.verdicts
                         .tell(&job, Waiting::new(Reason::ClaimGivenUp, given_up_text(&claim, now_ms)));
                     given_up.insert(job);
                 }
-                // That it has lost its claim is said first.
+                // The loss of its claim is reported first.
                 Outcome::Wait(_) if given_up.contains(&job) => {}
+                Outcome::Wait(WaitReason::Quota(verdict)) => {
+                    let verdict = told_apart(verdict, &unqueued);
+                    self.explain(&job, WaitReason::Quota(verdict), now_ms, &mut no_place);
+                }
                 Outcome::Wait(reason) => self.explain(&job, reason, now_ms, &mut no_place),
             }
         }
-        // Decisions tell a reason when its kind changes; what a cluster lacks changes within one kind.
+        // A decision is reported when its kind changes; what a cluster lacks changes within one kind.
         for (id, waiting) in no_place {
             let told = self.verdicts.get(&id).map(|told| told.reason);
             let kept = matches!(
@@ -135,7 +153,28 @@ impl Planner {
         }
     }
 
-    /// Room and quota are taken: the job leaves its line.
+    /// What jobs that never waited in a queue use, at each node of the tree.
+    pub(super) fn unqueued_use(&self) -> UnqueuedUse {
+        let mut sums = UnqueuedUse::default();
+        let Some(ledger) = self.ledger() else { return sums };
+        for job in self.unqueued.iter().filter_map(|id| ledger.job(id)) {
+            for node in ledger.tree().path_to_root(job.leaf) {
+                let path = &ledger.tree().node(node).path;
+                let sum = match sums.get_mut(path) {
+                    Some(sum) => sum,
+                    None => sums.entry(path.clone()).or_default(),
+                };
+                let counted = if job.preemptible { 1 } else { 2 };
+                for sum in sum.iter_mut().take(counted) {
+                    sum.add(&job.request);
+                    sum.set(MAX_JOBS, sum.get(MAX_JOBS) + 1);
+                }
+            }
+        }
+        sums
+    }
+
+    /// Quota and capacity are taken: the job leaves its queue.
     pub(super) fn start(&mut self, id: &JobId, cluster: String, now_ms: i64, plan: &mut Plan) {
         self.unqueue(id);
         self.verdicts.remove(id);
@@ -151,8 +190,8 @@ impl Planner {
         });
     }
 
-    /// Jobs that every candidate with room has refused are not looked at for a while. One that takes, or that
-    /// room is kept for, goes on waiting for that: victims do not end in vain.
+    /// Sets aside, for a while, jobs that every candidate with capacity has refused. Preemptors and holders
+    /// of claims are not set aside: their victims would end in vain.
     fn hold_back_refused(&mut self, no_place: &BTreeMap<JobId, Waiting>, now_ms: i64, plan: &mut Plan) {
         for id in no_place.keys() {
             let Some(entry) = self.jobs.get_mut(id) else { continue };
@@ -170,7 +209,7 @@ impl Planner {
         }
     }
 
-    /// Turns a reason into sentences, for the job and for its equals.
+    /// Converts a reason to sentences, for the job and for its equals.
     fn explain(
         &mut self,
         id: &JobId,
@@ -179,25 +218,19 @@ impl Planner {
         no_place: &mut BTreeMap<JobId, Waiting>,
     ) {
         let waiting = match reason {
-            WaitReason::Quota(verdict) => Waiting::new(
-                Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota),
-                verdict.sentence(),
-            ),
+            WaitReason::Quota(verdict) => no_quota(&verdict),
             WaitReason::NoPlace => match no_place.remove(id) {
                 Some(waiting) => waiting,
                 None => return,
             },
             WaitReason::BehindHead(head) => Waiting::new(
                 Reason::BehindHead,
-                format!("{head} goes first in this queue and cannot start yet"),
+                format!("{head} is the head of this queue and cannot start yet"),
             ),
-            WaitReason::Claimed { holder } => Waiting::new(
-                Reason::Claimed,
-                format!("the room is kept for {holder}, which has waited longer"),
-            ),
+            WaitReason::Claimed { holder } => reserved_for(self.quota.as_ref(), &holder),
             WaitReason::Protected { victim, until_ms } => {
                 let message = format!(
-                    "{victim} could make room for it; it is protected for {} s more",
+                    "it could preempt {victim}, which is protected for {} s more",
                     ((until_ms - now_ms).max(0) + 999) / 1000
                 );
                 self.verdicts.tell(id, Waiting::new(Reason::VictimProtected, message));
@@ -223,6 +256,34 @@ impl Planner {
     }
 }
 
+/// By path: of all jobs without a queue, and of those among them that may not be preempted.
+pub(super) type UnqueuedUse = BTreeMap<String, [Resources; 2]>;
+
+/// The use of jobs without a queue is shown beside that of the others, as in the status of the tree.
+pub(super) fn told_apart(verdict: Verdict, unqueued: &UnqueuedUse) -> Verdict {
+    let short = verdict.shortfall();
+    let Some([all, firm]) = unqueued.get(&short.path) else { return verdict };
+    let sum = if short.rule == Rule::Max { all } else { firm };
+    let unqueued = sum.get(short.resource.as_str());
+    verdict.beside(unqueued)
+}
+
+/// The quota tree has no capacity for the job.
+pub(super) fn no_quota(verdict: &Verdict) -> Waiting {
+    let reason = Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota);
+    Waiting::new(reason, verdict.sentence())
+}
+
+/// Capacity is free, and reserved for another job.
+pub(super) fn reserved_for(quota: Option<&fleet_quota::Planner>, holder: &JobId) -> Waiting {
+    let claims = quota.is_some_and(|quota| quota.claims().any(|(job, _)| job == holder));
+    let why = match claims {
+        true => "which others have passed for too long",
+        false => "whose victims are ending",
+    };
+    Waiting::new(Reason::Claimed, format!("capacity is reserved for {holder}, {why}"))
+}
+
 fn given_up_text(claim: &Claim, now_ms: i64) -> String {
     let kept_s = ((now_ms - claim.since_ms) / 1000).max(1);
     let idle: Vec<String> = claim
@@ -233,10 +294,10 @@ fn given_up_text(claim: &Claim, now_ms: i64) -> String {
         .map(|(name, mean)| format!("{} {name}", quantity::format(name, mean)))
         .collect();
     let idle = match idle.is_empty() {
-        true => "nothing was kept idle".to_string(),
-        false => format!("{} were kept idle on average", idle.join(", ")),
+        true => "no capacity was idle".to_string(),
+        false => format!("{} idle on average", idle.join(", ")),
     };
-    format!("gave up its claim on {} after {kept_s} s: no start is in sight; {idle}", claim.cluster)
+    format!("gave up its claim on {} after {kept_s} s: no start can be predicted; {idle}", claim.cluster)
 }
 
 fn evict(taker: &JobId, take: Take, plan: &mut Plan) {

@@ -1,8 +1,8 @@
-//! Nodes as they would be: some gangs standing where they fit, the places of some jobs free.
+//! A what-if view of a member's nodes: some gangs placed, the places of some jobs free.
 //!
-//! Who takes counts on room beside all others that take, and who starts must leave theirs: in a deep queue the
-//! same question again and again, about hundreds of gangs. What is supposed is kept from one question to the
-//! next, so that each costs by what has changed since.
+//! A preemptor must fit beside all other preemptors, and a job that starts must leave their capacity. In a
+//! deep queue this is the same question about hundreds of gangs again and again. The view is kept between
+//! questions, so that each costs only what has changed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use fleet_quota::{JobId, WaitingJob};
 
 use crate::job::JobShape;
 
-/// A gang that is supposed to stand here, and where; nowhere when it found no places.
+/// A gang placed in the view, with its places; no places if it does not fit.
 #[derive(Clone, Debug)]
 struct Standing {
     /// The waiting job's own number of its shape.
@@ -20,12 +20,12 @@ struct Standing {
     places: Option<Places>,
 }
 
-/// A job that is supposed to be gone.
+/// A job that is absent from the view.
 #[derive(Clone, Debug)]
 struct Gone {
-    /// What it leaves; none where nobody said on which nodes that is.
+    /// The places that it leaves; `None` if its nodes are unknown.
     places: Option<Places>,
-    /// The last question that it was gone in.
+    /// The last question in which it was absent.
     question: u64,
 }
 
@@ -33,12 +33,12 @@ struct Gone {
 pub(super) struct Supposed {
     nodes: GroupedNodes,
     gone: BTreeMap<JobId, Gone>,
-    /// Counts the questions.
+    /// Number of questions so far.
     question: u64,
     standing: BTreeMap<JobId, Standing>,
-    /// Whether all that stand here fit; unknown since something changed.
+    /// Whether all placed gangs fit; `None` since something changed.
     fit: Option<bool>,
-    /// Some node may hold more than it has.
+    /// Some node may be over-committed.
     strained: bool,
 }
 
@@ -48,31 +48,31 @@ impl Supposed {
         Self { nodes: nodes.clone(), gone, question: 0, standing, fit: None, strained: false }
     }
 
-    /// Somebody holds these places from now on.
+    /// These places are taken.
     pub fn taken(&mut self, places: &Places) {
         self.fit = None;
         self.nodes.take(places);
         self.strained |= self.nodes.is_overfull(places);
     }
 
-    /// What was known of a job's places is over: it holds others now.
+    /// The job's known places are void: it holds other ones now.
     pub fn forget(&mut self, id: &JobId) {
         if let Some(Gone { places: Some(places), .. }) = self.gone.remove(id) {
             self.taken(&places);
         }
     }
 
-    /// A job's places are free from now on.
+    /// The job's places are free.
     pub fn given_back(&mut self, id: &JobId, places: &Places) {
         self.fit = None;
-        // Where they were supposed to be free, they are counted already.
+        // If the view has them free already, they are counted.
         if self.gone.remove(id).is_none_or(|gone| gone.places.is_none()) {
             self.nodes.give_back(places);
         }
     }
 
-    /// Exactly these jobs are gone; `places_of` says what one leaves: nothing at all, or places, as far as they
-    /// are known.
+    /// Sets exactly these jobs as absent; `places_of` gives the places of each: none, or places if they are
+    /// known.
     pub fn set_gone<'j>(
         &mut self,
         gone: impl Iterator<Item = &'j JobId>,
@@ -99,12 +99,12 @@ impl Supposed {
         }
     }
 
-    /// Whether it is unknown of one that is gone which places it leaves.
+    /// Whether the places of some absent job are unknown.
     pub fn is_vague(&self) -> bool {
         self.gone.values().any(|gone| gone.places.is_none())
     }
 
-    /// Exactly these gangs stand here. False when not all of them fit, or when one has no shape any more.
+    /// Places exactly these gangs. False if not all of them fit, or if one has no shape any more.
     pub fn set_standing(
         &mut self,
         jobs: &[&WaitingJob],
@@ -158,7 +158,7 @@ impl Supposed {
         fit || self.place_anew()
     }
 
-    /// Places found one by one may leave gaps that none fits in: all are found again.
+    /// Places all gangs again: places chosen one by one may leave gaps too small for any gang.
     fn place_anew(&mut self) -> bool {
         for standing in self.standing.values_mut() {
             if let Some(places) = standing.places.take() {
@@ -173,7 +173,7 @@ impl Supposed {
         fit
     }
 
-    /// Whether one gang more fits.
+    /// Whether one more gang fits.
     pub fn fits(&self, shape: &JobShape) -> bool {
         self.nodes.find(&shape.gang).is_ok()
     }

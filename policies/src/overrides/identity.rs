@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::problem::Problem;
 use crate::names::{is_reserved, names_a_quota};
 
 /// The parts of `metadata` that are content, not identity.

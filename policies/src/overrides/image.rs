@@ -5,7 +5,10 @@
 
 use serde_json::Value;
 
-use super::{ImageComponent, ImageOverrider, Operator, Problem, pod_specs};
+use super::allowance::Allowance;
+use super::problem::Problem;
+use super::spec::{ImageComponent, ImageOverrider, Operator};
+use super::templates::pod_specs;
 
 struct Image {
     registry: String,
@@ -14,24 +17,36 @@ struct Image {
     tag: String,
 }
 
-pub(super) fn apply(object: &mut Value, overrider: &ImageOverrider) -> Result<(), Problem> {
+pub(super) fn apply(
+    object: &mut Value,
+    overrider: &ImageOverrider,
+    allowance: &mut Allowance,
+) -> Result<(), Problem> {
+    allowance.operation("imageOverrider")?;
     if let Some(predicate) = &overrider.predicate {
         let path = &predicate.path;
         let Some(field) = object.pointer_mut(path) else {
             return Err(Problem::new(path, "nothing", "a field that exists"));
         };
+        allowance.bytes(path, overrider.value.len())?;
         return change(field, overrider).ok_or_else(|| Problem::new(path, "no text", "an image name"));
     }
+    let mut outcome = Ok(());
     pod_specs(object, &mut |spec| {
         for list in ["containers", "initContainers"] {
             let containers = spec.get_mut(list).and_then(Value::as_array_mut);
             for image in containers.into_iter().flatten().filter_map(|container| container.get_mut("image")) {
                 // An image that is not text is left to the member to refuse.
-                let _ = change(image, overrider);
+                if outcome.is_ok() {
+                    outcome = allowance.bytes("imageOverrider", overrider.value.len());
+                }
+                if outcome.is_ok() {
+                    let _ = change(image, overrider);
+                }
             }
         }
     });
-    Ok(())
+    outcome
 }
 
 fn change(field: &mut Value, overrider: &ImageOverrider) -> Option<()> {

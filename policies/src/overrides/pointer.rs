@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Operator, Problem};
+use super::allowance::Allowance;
+use super::problem::Problem;
+use super::spec::Operator;
 
 /// Adds, replaces or removes the value at `path`. `add` sets a field of an object, or inserts an item before an
 /// index (`-`: at the end). `replace` and `remove` need an existing value.
@@ -11,7 +13,12 @@ pub(super) fn change(
     path: &str,
     operator: Operator,
     value: &Value,
+    allowance: &mut Allowance,
 ) -> Result<(), Problem> {
+    allowance.operation(path)?;
+    if operator != Operator::Remove {
+        allowance.value(path, path.matches('/').count(), value)?;
+    }
     let Some((parent_path, last)) = path.rsplit_once('/') else {
         return Err(Problem::new(
             path,
@@ -37,6 +44,8 @@ pub(super) fn change(
             }
         },
         Value::Array(items) => {
+            // Later items move.
+            allowance.visits(path, items.len())?;
             let index = if key == "-" { Some(items.len()) } else { key.parse::<usize>().ok() };
             match (operator, index) {
                 (Operator::Add, Some(at)) if at <= items.len() => items.insert(at, value.clone()),

@@ -100,6 +100,92 @@ fn overriders() {
 }
 
 #[test]
+fn no_override_builds_what_no_stack_can_walk_through() {
+    let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!({"a": value}));
+    let mut steps = vec![json!({"path": "/spec/a", "operator": "add", "value": nested(50)})];
+    steps.extend((1..80).map(|n| {
+        let path = format!("/spec/a{}", "/a".repeat(50 * n));
+        json!({"path": path, "operator": "replace", "value": nested(50)})
+    }));
+    let mut object = job();
+    let chain = json!({"plaintext": steps});
+    let error = run(&mut object, "east", &[policy("p", PolicyScope::Namespaced, &chain)]).unwrap_err();
+    assert!(error.field.starts_with("/spec/a/a/a"), "{error}");
+    assert!(error.field.len() <= 160, "{error}");
+    let end = "found 102 levels of nested objects and lists; allowed: 64 levels";
+    assert!(error.to_string().ends_with(end), "{error}");
+    assert_eq!(object, job());
+    for overriders in [
+        json!({"labelsOverrider": [{"operator": "add", "value": {"x": nested(62)}}]}),
+        json!({"annotationsOverrider": [{"operator": "add", "value": {"x": nested(62)}}]}),
+        json!({"fieldOverrider": [{"fieldPath": "/data/c.json", "json": [{"subPath": "/x", "operator": "replace", "value": nested(64)}]}]}),
+        json!({"fieldOverrider": [{"fieldPath": "/data/c.json", "yaml": [{"subPath": "/x", "operator": "add", "value": nested(64)}]}]}),
+    ] {
+        let mut object = job();
+        let found = run(&mut object, "east", &[policy("p", PolicyScope::Namespaced, &overriders)]);
+        let found = found.expect_err("nested too deeply").to_string();
+        assert!(
+            found.ends_with("found 65 levels of nested objects and lists; allowed: 64 levels"),
+            "{found}"
+        );
+    }
+    check(
+        json!({"plaintext": [{"path": "/spec/x", "operator": "add", "value": nested(62)}]}),
+        "/spec/x",
+        nested(62),
+    );
+}
+
+#[test]
+fn a_policy_has_an_allowance() {
+    let refused = |overriders: Value, field: &str, allowed: &str| {
+        let mut object = job();
+        let found = run(&mut object, "east", &[policy("p", PolicyScope::Namespaced, &overriders)]);
+        let found = found.expect_err("more than the allowance");
+        assert_eq!((found.field.as_str(), found.allowed.as_str()), (field, allowed), "{found}");
+        assert_eq!(object, job());
+    };
+    let plain = |n: usize| {
+        let one = json!({"path": "/spec/x", "operator": "add", "value": 1});
+        json!({"plaintext": vec![one; n]})
+    };
+    check(plain(1024), "/spec/x", json!(1));
+    refused(plain(1025), "/spec/x", "1024 overriders and operations of all policies of the object");
+    let words =
+        |n: usize| json!({"containerName": "main", "operator": "add", "value": vec!["x".repeat(1000); n]});
+    let bytes = "4000000 bytes added by all policies of the object";
+    refused(json!({"argsOverrider": vec![words(1000); 5]}), "args", bytes);
+    refused(json!({"commandOverrider": vec![words(1000); 5]}), "command", bytes);
+    let text = json!({"path": "/data/c.json", "operator": "replace", "value": json!({"k": "x".repeat(1_000_000)}).to_string()});
+    let again =
+        json!({"fieldPath": "/data/c.json", "json": [{"subPath": "/a", "operator": "add", "value": 1}]});
+    refused(json!({"plaintext": [text.clone(), text.clone(), text.clone(), text]}), "/data/c.json", bytes);
+    let mut object = job();
+    object["data"]["c.json"] = json!({"k": "x".repeat(1_000_000)}).to_string().into();
+    let many = policy("p", PolicyScope::Namespaced, &json!({"fieldOverrider": vec![again; 20]}));
+    let found = run(&mut object, "east", &[many]).unwrap_err();
+    assert_eq!(found.allowed, bytes, "each reading and writing of a document counts");
+    // Each overrider of images or words visits the whole object.
+    let mut object = job();
+    object["spec"]["rows"] = json!(vec![0; 10_000]);
+    let image = json!({"component": "Tag", "operator": "replace", "value": "v"});
+    let many = policy("p", PolicyScope::Namespaced, &json!({"imageOverrider": vec![image; 500]}));
+    let found = run(&mut object, "east", &[many]).unwrap_err();
+    assert_eq!(found.allowed, "4000000 values visited by all policies of the object");
+}
+
+#[test]
+fn words_are_removed_in_one_pass() {
+    // With a pass for each word, this would be ten thousand million comparisons.
+    let words: Vec<String> = (0..100_000).map(|n| format!("w{n}")).collect();
+    let gone: Vec<String> = (0..100_000).map(|n| format!("g{n}")).collect();
+    let change = |operator: &str, value: &[String]| json!({"containerName": "main", "operator": operator, "value": value});
+    let overriders =
+        json!({"argsOverrider": [change("add", &words), change("remove", &gone), change("remove", &words)]});
+    check(overriders, &format!("{CONTAINER}/args"), json!(["-a"]));
+}
+
+#[test]
 fn cluster_policies_come_first_and_all_apply_or_none() {
     let set = |value: &str| json!({"labelsOverrider": [{"operator": "add", "value": {"who": value}}]});
     let policies = [

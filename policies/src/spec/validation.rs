@@ -10,6 +10,7 @@ use super::{
     ReplicaScheduling, SpreadConstraint, StatePreservation,
 };
 use crate::choice::PolicyScope;
+use crate::names::may_carry_state;
 
 /// One broken rule: the field, what was found there, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +26,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Most runs of one job before its failure is final; the binding keeps a line for each.
+/// Most runs of one job before its failure is final; the binding keeps an entry for each.
 const MAX_BACKOFF_LIMIT: i64 = 50;
 
 /// Longest name of an affinity group, in bytes.
@@ -319,6 +320,12 @@ fn check_preservation(at: &str, preservation: Option<&StatePreservation>, found:
                 name,
                 "a label key: [prefix/]name of at most 63 characters",
             );
+        } else if !may_carry_state(&rule.alias_label_name) {
+            found.add(
+                format!("{field}.aliasLabelName"),
+                format!("{:?}", rule.alias_label_name),
+                "any label but those under fleet.dev/ and those that name a quota, which are Fleet's own",
+            );
         }
         if !is_plain_json_path(&rule.json_path) {
             found.add(
@@ -330,7 +337,8 @@ fn check_preservation(at: &str, preservation: Option<&StatePreservation>, found:
     }
 }
 
-/// Whether a JSONPath finds each value at most once: with repeated selectors a short one would find more than memory holds.
+/// Whether a JSONPath matches each value at most once: a short path with repeated selectors could match more
+/// values than fit in memory.
 pub fn is_plain_json_path(path: &str) -> bool {
     (1..=256).contains(&path.len()) && !path.contains("..") && !path.contains(',')
 }
@@ -471,6 +479,14 @@ mod tests {
                 {"aliasLabelName": "-bad-", "jsonPath": "{.x}"}]}}}}),
             &["spec.propagateDeps", "spec.failover.application.statePreservation.rules[0].aliasLabelName"],
         );
+        for reserved in ["fleet.dev/binding-uid", "fleet.dev/gang", "quota.scheduling.alibabacloud.com/name"]
+        {
+            check(
+                json!({"propagateDeps": true, "failover": {"application": {"statePreservation": {"rules": [
+                    {"aliasLabelName": reserved, "jsonPath": "{.x}"}]}}}}),
+                &["spec.failover.application.statePreservation.rules[0].aliasLabelName"],
+            );
+        }
         check(
             json!({"placement": {"replicaScheduling": {"weightPreference": {"staticWeightList": [{"weight": 0}]}}}}),
             &["spec.placement.replicaScheduling.weightPreference.staticWeightList[0].weight"],

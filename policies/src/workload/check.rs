@@ -28,7 +28,7 @@ impl WorkloadKind {
     }
 }
 
-/// The first field with which the job cannot run.
+/// The first field that keeps the job from ever running.
 ///
 /// # Errors
 /// Names the field, what was found and what is allowed.
@@ -36,7 +36,7 @@ pub fn check(kind: WorkloadKind, object: &Value) -> Result<(), WorkloadError> {
     let spec = &object["spec"];
     let pods: i64 = components(kind, object)?.iter().map(|component| component.replicas).sum();
     match kind {
-        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => kubeflow(kind, spec, pods),
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => kubeflow(kind, object, pods),
         WorkloadKind::VolcanoJob => volcano(spec, pods),
         WorkloadKind::BatchJob => containers(&spec["template"], "spec"),
         WorkloadKind::Deployment | WorkloadKind::Other => Ok(()),
@@ -47,7 +47,8 @@ fn wrong(path: impl Into<String>, found: impl Into<String>, allowed: &'static st
     WorkloadError::Field { path: path.into(), found: found.into(), allowed }
 }
 
-fn kubeflow(kind: WorkloadKind, spec: &Value, pods: i64) -> Result<(), WorkloadError> {
+fn kubeflow(kind: WorkloadKind, object: &Value, pods: i64) -> Result<(), WorkloadError> {
+    let spec = &object["spec"];
     let field = format!("spec.{}", replica_specs_field(kind));
     let empty = serde_json::Map::new();
     let roles = spec[replica_specs_field(kind)].as_object().unwrap_or(&empty);
@@ -66,6 +67,9 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, pods: i64) -> Result<(), WorkloadE
     if kind == WorkloadKind::MPIJob && !roles.contains_key("Launcher") {
         return Err(wrong(field, "no Launcher", "Launcher, and workers where it asks for them"));
     }
+    if kind == WorkloadKind::MPIJob {
+        mpi_name(object, roles)?;
+    }
     if pods == 0 {
         return Err(wrong(field, "0 replicas in all", "1 or more"));
     }
@@ -75,6 +79,18 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, pods: i64) -> Result<(), WorkloadE
         not_negative(&run[name], &format!("spec.runPolicy.{name}"))?;
     }
     Ok(())
+}
+
+/// The operator uses the names of workers as host names and labels, and refuses a job whose last one is none.
+fn mpi_name(object: &Value, roles: &serde_json::Map<String, Value>) -> Result<(), WorkloadError> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let workers = roles.get("Worker").map_or(0, |worker| worker["replicas"].as_i64().unwrap_or(1));
+    let longest = format!("{name}-worker-{}", (workers - 1).max(0));
+    if longest.len() <= 63 && !name.contains('.') {
+        return Ok(());
+    }
+    let allowed = "a name without dots, so short that NAME-worker-N has at most 63 characters";
+    Err(wrong("metadata.name", format!("{name:?}"), allowed))
 }
 
 fn volcano(spec: &Value, pods: i64) -> Result<(), WorkloadError> {
@@ -184,6 +200,15 @@ mod tests {
             json!({"mpiReplicaSpecs": {"Worker": role(json!(2))}}),
             &["no Launcher"],
         );
+        let named = |name: &str, workers: i64| {
+            let roles = json!({"Launcher": role(json!(1)), "Worker": role(json!(workers))});
+            let job = json!({"metadata": {"name": name}, "spec": {"mpiReplicaSpecs": roles}});
+            check(WorkloadKind::MPIJob, &job).map_err(|error| error.to_string())
+        };
+        assert_eq!((named("1a", 2), named(&"z".repeat(54), 10)), (Ok(()), Ok(())));
+        for (name, workers) in [("a.b", 1), (&*"z".repeat(54), 11), (&*"z".repeat(63), 1)] {
+            assert!(named(name, workers).is_err_and(|text| text.contains("metadata.name")), "{name}");
+        }
         let task = |replicas: i64, min: i64| {
             json!({"name": "t", "replicas": replicas, "minAvailable": min,
                 "template": {"spec": {"containers": [{"name": "c"}]}}})

@@ -135,7 +135,7 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Comp
         return Err(WorkloadError::Field {
             path: "spec.elasticPolicy.metrics".to_owned(),
             found: "metrics to scale by".to_owned(),
-            allowed: "none: a gang keeps the size that was counted",
+            allowed: "none: a gang keeps the size that quota has counted",
         });
     }
     let mut found = Vec::new();
@@ -243,7 +243,7 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
         return Err(WorkloadError::Field {
             path: format!("{path}.spec.nodeName"),
             found: crate::spec::shortened(&spec["nodeName"].to_string()),
-            allowed: "none: such a pod passes every scheduler and takes places that others have reserved; a nodeSelector",
+            allowed: "none, because such a pod bypasses every scheduler and uses places reserved for others; use a nodeSelector",
         });
     }
     let at = |list: &str, i: usize| format!("{path}.spec.{list}[{i}].resources");
@@ -251,7 +251,7 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
         return Err(WorkloadError::Field {
             path: format!("{path}.spec.resourceClaims"),
             found: format!("{} claims", list(spec, "resourceClaims").len()),
-            allowed: "none: what a claim takes is counted by no quota; requests of resources",
+            allowed: "none, because no quota counts claims; use requests of resources",
         });
     }
     let mut running = Resources::new();

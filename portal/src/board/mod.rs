@@ -4,7 +4,8 @@
 //! the hub is away what was known last stays, and the state says so. Deliberately absent: anything that a restart
 //! could not list again.
 
-mod facts;
+mod places;
+pub mod virtual_cluster;
 
 use std::{
     collections::BTreeMap,
@@ -17,12 +18,15 @@ use std::{
 };
 
 use fleet_api::{
-    Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding,
+    CellConfiguration, Cluster, ElasticQuotaTree, QueueUnit, Reservation, ResourceBinding, VirtualCluster,
     names::{CLUSTER_NAMESPACE_PREFIX, LEASE_NAME, QUOTA_NAMESPACE},
 };
+use fleet_hub_core::facts;
 use fleet_informer::{Feed, Kube, News, Selection, Source};
 use fleet_mirror::{Key, Mirror};
-use fleet_views::{Id, Known, UnitFacts};
+use fleet_openpai::cells::Standing;
+pub use fleet_pages::shown::Hub;
+use fleet_views::{BindingFacts, Id, Known, UnitFacts};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, Resource};
@@ -34,23 +38,25 @@ use tokio_util::sync::CancellationToken;
 const ASK_EVERY: Duration = Duration::from_secs(2);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Kinds that are followed.
-const KINDS: usize = 5;
-
-/// Whether the hub answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hub {
-    Up,
-    Away { since: Timestamp, why: String },
-}
+const KINDS: usize = 8;
 
 /// Shared by all viewers.
 pub struct Board {
     known: RwLock<Known>,
     /// As they stand on the hub: explanations ask for what facts leave out.
     clusters: RwLock<BTreeMap<String, Arc<Cluster>>>,
+    cells: RwLock<OfCells>,
     listed: AtomicUsize,
     news: watch::Sender<u64>,
     hub: Mutex<Hub>,
+}
+
+/// What says who is on which cell, as it stands on the hub.
+#[derive(Default)]
+struct OfCells {
+    configurations: BTreeMap<String, CellConfiguration>,
+    /// Bindings with cells.
+    bindings: BTreeMap<Key, ResourceBinding>,
 }
 
 impl Default for Board {
@@ -65,6 +71,7 @@ impl Board {
         Self {
             known: RwLock::new(known),
             clusters: RwLock::default(),
+            cells: RwLock::default(),
             listed: AtomicUsize::new(0),
             news: watch::Sender::new(0),
             hub: Mutex::new(Hub::Up),
@@ -80,6 +87,21 @@ impl Board {
     /// By name.
     pub fn clusters(&self) -> Vec<Arc<Cluster>> {
         self.clusters.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Everything that says who is on which cell.
+    pub fn cells(&self) -> Standing {
+        let clusters = self.clusters().iter().map(|cluster| (**cluster).clone()).collect();
+        let cells = self.cells.read().unwrap_or_else(PoisonError::into_inner);
+        Standing {
+            configurations: cells.configurations.values().cloned().collect(),
+            bindings: cells.bindings.values().cloned().collect(),
+            clusters,
+        }
+    }
+
+    fn change_cells(&self, change: impl FnOnce(&mut OfCells)) {
+        change(&mut self.cells.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Tells of each change.
@@ -114,6 +136,7 @@ impl Board {
             // Of a store that went back in time, nothing that is known is true.
             self.change(|known| *known = Known::default());
             self.clusters.write().unwrap_or_else(PoisonError::into_inner).clear();
+            self.change_cells(|cells| *cells = OfCells::default());
             self.listed.store(0, Ordering::Relaxed);
         }
         asking.abort();
@@ -127,8 +150,21 @@ impl Board {
             feed("bindings", all()),
             Api::<ResourceBinding>::all(hub.clone()),
             shutdown.clone(),
-            facts::binding,
-            |known, key, facts| known.set_binding(key.clone(), facts),
+            |object| {
+                let of_cells = object.spec.cells.is_some().then(|| object.clone());
+                Some((facts::binding(object), of_cells))
+            },
+            {
+                let board = self.clone();
+                move |known, key, read: Option<(Option<BindingFacts>, Option<ResourceBinding>)>| {
+                    let (facts, of_cells) = read.unwrap_or_default();
+                    known.set_binding(key.clone(), facts);
+                    board.change_cells(|cells| match of_cells {
+                        Some(object) => drop(cells.bindings.insert(key.clone(), object)),
+                        None => drop(cells.bindings.remove(key)),
+                    });
+                }
+            },
         ));
         feeds.spawn(self.clone().run(
             feed("queue units", all()),
@@ -159,7 +195,27 @@ impl Board {
         feeds
     }
 
-    /// Clusters with their leases, and the quota trees.
+    /// The quota trees, which together say what is in force.
+    fn feed_of_trees(
+        self: &Arc<Self>,
+        feeds: &mut JoinSet<()>,
+        hub: &Client,
+        feed: Named,
+        shutdown: &CancellationToken,
+    ) {
+        let mut trees: BTreeMap<Key, ElasticQuotaTree> = BTreeMap::new();
+        let api = Api::<ElasticQuotaTree>::namespaced(hub.clone(), QUOTA_NAMESPACE);
+        feeds.spawn(self.clone().run(feed, api, shutdown.clone(), Some, move |known, key, object| {
+            match object {
+                Some(object) => trees.insert(key.clone(), object),
+                None => trees.remove(key),
+            };
+            let all: Vec<ElasticQuotaTree> = trees.values().cloned().collect();
+            known.set_tree(facts::tree(&all));
+        }));
+    }
+
+    /// Clusters with their leases and places, virtual clusters, and the quota trees.
     fn feeds_of_members(
         self: &Arc<Self>,
         feeds: &mut JoinSet<()>,
@@ -183,28 +239,40 @@ impl Board {
                 };
             },
         ));
+        let board = self.clone();
         feeds.spawn(self.clone().run(
-            feed("quota trees", Selection::default()),
-            Api::<ElasticQuotaTree>::namespaced(hub.clone(), QUOTA_NAMESPACE),
+            feed("configurations of cells", Selection::default()),
+            Api::<CellConfiguration>::all(hub.clone()),
             shutdown.clone(),
             Some,
-            {
-                let mut trees: BTreeMap<Key, ElasticQuotaTree> = BTreeMap::new();
-                move |known, key, object| {
-                    match object {
-                        Some(object) => trees.insert(key.clone(), object),
-                        None => trees.remove(key),
-                    };
-                    let all: Vec<ElasticQuotaTree> = trees.values().cloned().collect();
-                    known.set_tree(facts::tree(&all));
-                }
+            move |known, key, object: Option<CellConfiguration>| {
+                board.change_cells(|cells| match object {
+                    Some(object) => drop(cells.configurations.insert(key.1.clone(), object)),
+                    None => drop(cells.configurations.remove(&key.1)),
+                });
+                known.note();
             },
         ));
+        feeds.spawn(self.clone().run(
+            feed("reservations", Selection::default()),
+            Api::<Reservation>::all(hub.clone()),
+            shutdown.clone(),
+            places::facts,
+            |known, key, facts| known.set_places(key.clone(), facts),
+        ));
+        feeds.spawn(self.clone().run(
+            feed("virtual clusters", Selection::default()),
+            Api::<VirtualCluster>::all(hub.clone()),
+            shutdown.clone(),
+            |object| Some(virtual_cluster::facts(object)),
+            |known, key, facts| known.set_virtual_cluster(&key.1, facts),
+        ));
+        self.feed_of_trees(feeds, hub, feed("quota trees", Selection::default()), shutdown);
         feeds.spawn(self.clone().run(
             feed("leases", Selection::fields(&format!("metadata.name={LEASE_NAME}"))),
             Api::<Lease>::all(hub.clone()),
             shutdown.clone(),
-            |object| Some(facts::lease(&object)),
+            |object| Some(places::lease(&object)),
             |known, key, facts| {
                 if let Some(cluster) = key.0.strip_prefix(CLUSTER_NAMESPACE_PREFIX) {
                     known.set_lease(cluster, facts);
@@ -264,7 +332,8 @@ impl Board {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    /// Takes in what has become known.
+    pub fn change(&self, change: impl FnOnce(&mut Known)) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let before = known.version();
         change(&mut known);
@@ -281,7 +350,7 @@ impl Board {
             let found = match tokio::time::timeout(ANSWERS_WITHIN, hub.apiserver_version()).await {
                 // One that refuses answers.
                 Ok(Ok(_) | Err(kube::Error::Api(_))) => None,
-                Ok(Err(error)) => Some(crate::server::innermost(&error)),
+                Ok(Err(error)) => Some(fleet_openpai::server::innermost(&error)),
                 Err(_) => Some(format!("nothing heard for {} s", ANSWERS_WITHIN.as_secs())),
             };
             self.hear(found);

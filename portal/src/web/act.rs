@@ -7,7 +7,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use fleet_api::names::STOP_ANNOTATION;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use maud::html;
@@ -15,22 +14,20 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{own_path, page_response, see},
-    html::{Frame, frame, sign_in as sign_in_html},
-    page::JobName,
-    pairs::Pairs,
     session::{self, Session, form_cookie, is_same, new_form_cookie, secret},
     state::{Shared, Web},
+    stopping::{AT_ONCE, MOST_STOPPED, stop_one},
 };
-use crate::{kinds, server::AskError};
-
-/// Jobs stopped by one form, and writes under way at once.
-const MOST_STOPPED: usize = 1_000;
-const AT_ONCE: usize = 16;
+use fleet_openpai::server::AskError;
+use fleet_pages::{
+    html::{Frame, frame, sign_in as sign_in_html},
+    pairs::Pairs,
+};
 
 /// The form's pairs, if it is one of this session's own.
 pub fn checked(session: &Session, body: &Bytes) -> Result<Pairs, Box<Response>> {
     let pairs = Pairs::read(&String::from_utf8_lossy(body));
-    if is_same(pairs.get("form_key"), &session.form_key) {
+    if is_same(pairs.get("form_key"), &session.visitor.form_key) {
         return Ok(pairs);
     }
     let why = "form_key: found another one than this session's; allowed: a form of the portal's own pages\n";
@@ -90,7 +87,11 @@ pub async fn sign_in(State(web): Shared, headers: HeaderMap, body: Bytes) -> Res
     }
 }
 
-async fn user_of(web: &Web, credential: &HeaderValue) -> Result<String, AskError> {
+/// Whose credential it is, as the hub says.
+///
+/// # Errors
+/// The hub knows nobody by it, or does not answer.
+pub async fn user_of(web: &Web, credential: &HeaderValue) -> Result<String, AskError> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let server = web.server_of(credential);
     let answer: Value = server.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
@@ -125,7 +126,7 @@ pub async fn stop(State(web): Shared, headers: HeaderMap, body: Bytes) -> Respon
     let (web, session) = (&web, &session);
     let named: Vec<String> = pairs.all("job").take(MOST_STOPPED).map(str::to_owned).collect();
     let asked = stream::iter(named).map(|name| async move {
-        stop_one(web, session, &name).await.map_err(|why| format!("{name}: {why}"))
+        stop_one(web, session, &name).await.map_err(|error| format!("{name}: {error}"))
     });
     let answers: Vec<Result<(), String>> = asked.buffered(AT_ONCE).collect().await;
     forget_sight(session);
@@ -139,34 +140,16 @@ pub async fn stop(State(web): Shared, headers: HeaderMap, body: Bytes) -> Respon
         ul.error { @for trouble in &troubles { li { (trouble) } } }
         p { a href=(back) { "Back" } }
     };
-    let of =
-        Frame { title: "Not everything was stopped", path: "/jobs", session: Some(session), is_live: false };
-    page_response(frame(&of, main), StatusCode::CONFLICT)
-}
-
-async fn stop_one(web: &Web, session: &Session, name: &str) -> Result<(), String> {
-    let job = JobName::read(name).ok_or("found no job of that form; allowed: NAMESPACE/RESOURCE/NAME")?;
-    let Some((api_version, kind)) = kinds::of_resource(&job.resource).or_else(|| of_known(web, &job)) else {
-        return Err(format!("found the kind {}, which Fleet does not run", job.resource));
+    let of = Frame {
+        title: "Not everything was stopped",
+        path: "/jobs",
+        visitor: Some(&session.visitor),
+        is_live: false,
     };
-    let path = format!("{}/{}", kinds::path(&api_version, &kind, &job.namespace), job.name);
-    let patch = json!({"metadata": {"annotations": {STOP_ANNOTATION: "true"}}});
-    let server = web.server_of(&session.credential);
-    server.merge(&path, &patch).await.map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// The kind of a job that the board has a binding of.
-fn of_known(web: &Web, job: &JobName) -> Option<(String, String)> {
-    let known = web.board.known();
-    let found = known.jobs().values().find(|found| {
-        found.namespace() == job.namespace
-            && found.name() == job.name
-            && found.binding.resource == job.resource
-    })?;
-    Some((found.binding.api_version.clone(), found.binding.kind.clone()))
+    page_response(frame(&of, main), StatusCode::CONFLICT)
 }
 
 /// A first job in a namespace shows that the user may list it.
 pub fn forget_sight(session: &Session) {
-    *session.sight.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *session.rights.seen.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }

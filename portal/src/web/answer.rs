@@ -5,18 +5,15 @@ use http::{HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::{
+use super::{rights, session::Session, state::Web, view};
+use fleet_openpai::server::AskError;
+use fleet_pages::{
     html as pages,
     html::{Frame, frame},
     page::Page,
     pairs::link,
-    rights,
-    session::Session,
     shown::View,
-    state::Web,
-    view,
 };
-use crate::server::AskError;
 
 /// What a page shows to the user of a session.
 pub async fn made(web: &Web, session: &Session, page: &Page) -> Result<View, AskError> {
@@ -35,8 +32,12 @@ pub fn trouble_page(web: &Web, session: &Session, uri: &Uri, trouble: &AskError)
         p.banner role="alert" { (trouble) }
         p { "Nothing can be shown until it does. " a href=(uri) { "Try again" } }
     };
-    let frame_of =
-        Frame { title: "The hub does not answer", path: uri.path(), session: Some(session), is_live: false };
+    let frame_of = Frame {
+        title: "The hub does not answer",
+        path: uri.path(),
+        visitor: Some(&session.visitor),
+        is_live: false,
+    };
     let mut response = page_response(frame(&frame_of, main), StatusCode::SERVICE_UNAVAILABLE);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response
@@ -50,15 +51,19 @@ pub fn whole(
     view: &View,
     status: StatusCode,
 ) -> Response {
-    let main = fragment(web, session, view);
+    let main = fragment(web, Some(session), view);
     let title = page.title();
     let is_live = page.is_live() && status == StatusCode::OK;
-    page_response(frame(&Frame { title: &title, path, session: Some(session), is_live }, main), status)
+    page_response(
+        frame(&Frame { title: &title, path, visitor: Some(&session.visitor), is_live }, main),
+        status,
+    )
 }
 
-pub fn fragment(web: &Web, session: &Session, view: &View) -> Markup {
+/// Without a session: as it is sent to all who see the same. Forms that are sent so have the key beside them in the page.
+pub fn fragment(web: &Web, session: Option<&Session>, view: &View) -> Markup {
     let (hub, is_listed) = (web.board.hub(), web.board.is_listed());
-    pages::fragment(view, session, &hub, is_listed, Timestamp::now())
+    pages::fragment(view, session.map(|session| &session.visitor), &hub, is_listed, Timestamp::now())
 }
 
 pub fn page_response(markup: Markup, status: StatusCode) -> Response {

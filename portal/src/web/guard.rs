@@ -21,8 +21,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 
 /// Refuses writes that another site has sent, and marks every answer.
 pub async fn guard(request: Request, next: Next) -> Response {
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = if is_read || is_own(request.headers()) {
+    let mut response = if is_allowed(&request) {
         next.run(request).await
     } else {
         (StatusCode::FORBIDDEN, "The request comes from another site; allowed: the portal's own pages.\n")
@@ -35,6 +34,11 @@ pub async fn guard(request: Request, next: Next) -> Response {
     // What one user was shown is nobody else's; assets say otherwise themselves.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Whether it is a read, or a write of the portal's own pages.
+pub fn is_allowed(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) || is_own(request.headers())
 }
 
 /// Browsers say where a write comes from; what is no browser has no cookie to be misused.

@@ -1,38 +1,43 @@
 //! Pages that change by themselves: server-sent events with the part of a page that changed.
 //!
-//! A viewer costs one task that waits for news of the board and makes the page again, at most once a second and only
-//! when its browser has taken in what was sent before.
+//! A viewer costs one stream that waits for the page's task and sends what was made for all who see the same, and only
+//! when its browser has taken in what was sent before. Whenever it is woken it asks whether its user may still see it.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
+    body::Body,
     extract::State,
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response},
 };
+use bytes::Bytes;
+use fleet_views::Sight;
 use futures::{Stream, stream};
-use http::{HeaderMap, StatusCode, Uri};
-use tokio::{sync::watch, time::Instant};
+use http::{HeaderMap, StatusCode, Uri, header};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::{fragment, made},
-    page::Page,
-    pairs::Pairs,
+    drawings::Drawing,
+    drawn::watch_page,
+    metrics::Viewing,
+    rights,
     session::Session,
-    shown::View,
     state::{Shared, Web},
+    watched::{Shown, Watched},
 };
-use crate::server::AskError;
+use fleet_openpai::server::AskError;
+use fleet_pages::{page::Page, pairs::Pairs};
 
-/// Between two changes of a page.
-const PAUSE: Duration = Duration::from_secs(1);
-/// What changes by the clock alone is made again so often.
-const CLOCK: Duration = Duration::from_secs(15);
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// After an answer of the hub that was none.
+const TRY_AGAIN: Duration = Duration::from_secs(3);
+/// Viewers at a time; each has a connection and at most two frames.
+const MOST_VIEWERS: i64 = 4_000;
+
+/// The browser asks for the page again, and is asked to sign in.
+const OVER: Bytes = Bytes::from_static(b"event: over\ndata: over\n\n");
+const STILL_THERE: Bytes = Bytes::from_static(b":\n\n");
 
 /// The server is about to end: streams end with it.
 #[derive(Clone)]
@@ -51,97 +56,93 @@ pub async fn live(
     let Some(page) = Page::read(path, query).filter(Page::is_live) else {
         return (StatusCode::NOT_FOUND, "There is no such page.\n").into_response();
     };
+    if web.metrics.viewers() >= MOST_VIEWERS {
+        let why = format!("{MOST_VIEWERS} pages are kept up to date already; this one is not.\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "60")], why).into_response();
+    }
     let stop = ends.map_or_else(CancellationToken::new, |Extension(Ends(stop))| stop);
-    let news = web.board.news();
-    let viewer = Viewer { web, session, page, news, stop, shown: String::new(), key: None, last: None };
-    Sse::new(viewer.events()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    let viewing = web.metrics.viewer();
+    let viewer = Viewer { web, session, page, stop, _viewing: viewing, watching: None, has: None };
+    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+    (content_type, Body::from_stream(viewer.frames())).into_response()
 }
 
 struct Viewer {
     web: Arc<Web>,
     session: Arc<Session>,
     page: Page,
-    news: watch::Receiver<u64>,
     stop: CancellationToken,
+    _viewing: Viewing,
+    watching: Option<Watching>,
     /// What the browser has.
-    shown: String,
-    /// By what a job's page was made last.
-    key: Option<String>,
-    last: Option<Instant>,
+    has: Option<Arc<Drawing>>,
+}
+
+/// The page, as a user with these rights sees it.
+struct Watching {
+    sight: Arc<Sight>,
+    watched: Arc<Watched>,
+    shown: watch::Receiver<Shown>,
 }
 
 impl Viewer {
-    fn events(self) -> impl Stream<Item = Result<Event, Infallible>> {
+    fn frames(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
         stream::unfold(Some(self), |viewer| async move {
             let mut viewer = viewer?;
-            match viewer.next().await {
-                Some(Told::Page(text)) => Some((Ok(Event::default().event("page").data(text)), Some(viewer))),
-                // The browser asks for the page again, and is asked to sign in.
-                Some(Told::Over) => Some((Ok(Event::default().event("over").data("over")), None)),
-                None => None,
-            }
+            let frame = viewer.next().await?;
+            let goes_on = frame != OVER;
+            Some((Ok(frame), goes_on.then_some(viewer)))
         })
     }
 
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<Bytes> {
+        let mut is_woken = false;
         loop {
-            if let Some(last) = self.last {
-                let stop = self.stop.clone();
-                let waited = stop.run_until_cancelled(async {
-                    tokio::time::sleep_until(last + PAUSE).await;
-                    let _ = tokio::time::timeout_at(last + CLOCK, self.news.changed()).await;
-                });
-                waited.await?;
-            }
             if !self.web.sessions.has(&self.session) {
-                return Some(Told::Over);
+                return Some(OVER);
             }
-            if self.is_same_job() {
-                self.last = Some(Instant::now());
-                continue;
-            }
-            self.news.mark_unchanged();
-            self.last = Some(Instant::now());
-            let view = match made(&self.web, &self.session, &self.page).await {
-                Ok(view) => view,
-                Err(AskError::Refused { code: 401, .. }) => {
-                    self.web.sessions.end(&self.session);
-                    return Some(Told::Over);
+            let sight = match rights::sight(&self.web, &self.session).await {
+                Ok(sight) => sight,
+                Err(AskError::Refused { code: 401, .. }) => return Some(self.over()),
+                // The page says by itself what the board knows of it: what was shown stays.
+                Err(_) => {
+                    self.stop.run_until_cancelled(tokio::time::sleep(TRY_AGAIN)).await?;
+                    continue;
                 }
-                Err(error) => View::Missing(error.to_string()),
             };
-            let text = fragment(&self.web, &self.session, &view).into_string();
-            if text != self.shown {
-                self.shown.clone_from(&text);
-                return Some(Told::Page(text));
+            let watching = self.watching.take().filter(|watching| watching.sight == sight);
+            let watching = watching.unwrap_or_else(|| self.watch(sight));
+            let watching = self.watching.insert(watching);
+            let shown = watching.shown.borrow_and_update().clone();
+            match shown {
+                Shown::Over => return Some(self.over()),
+                Shown::Drawing(drawing) => {
+                    if let Some(frame) = drawing.frame(self.has.as_deref()) {
+                        self.has = Some(drawing);
+                        self.web.metrics.sent();
+                        return Some(frame);
+                    }
+                }
+                Shown::Nothing => {}
             }
+            if is_woken {
+                return Some(STILL_THERE);
+            }
+            let _waits = watching.watched.wait();
+            // Else the portal ends; or the page could not be drawn, and the browser comes again.
+            watching.shown.changed().await.ok()?;
+            is_woken = true;
         }
     }
 
-    /// A job's page asks the hub; news of other jobs are no reason to.
-    fn is_same_job(&mut self) -> bool {
-        let Page::Job(name) = &self.page else { return false };
-        let Some((api_version, kind)) = crate::kinds::of_resource(&name.resource) else { return false };
-        let id = (name.namespace.clone(), fleet_api::names::binding_name(&api_version, &kind, &name.name));
-        let known = self.web.board.known();
-        let job = known.job(&id);
-        // What it waits for changes with others.
-        let of_others = job.filter(|job| job.state() == fleet_views::State::Waiting).map(|_| known.version());
-        let key = format!("{job:?} {of_others:?} {:?}", self.web.board.hub());
-        drop(known);
-        // A job without a binding is known to the hub alone.
-        let is_same = job_is_known(&key) && self.key.as_ref() == Some(&key);
-        let is_due = self.last.is_none_or(|last| last.elapsed() >= CLOCK);
-        self.key = Some(key);
-        is_same && !is_due
+    fn watch(&self, sight: Arc<Sight>) -> Watching {
+        let watched = watch_page(&self.web, &self.session, &self.page, &sight, &self.stop);
+        let shown = watched.shown();
+        Watching { sight, watched, shown }
     }
-}
 
-fn job_is_known(key: &str) -> bool {
-    !key.starts_with("None")
-}
-
-enum Told {
-    Page(String),
-    Over,
+    fn over(&self) -> Bytes {
+        self.web.sessions.end(&self.session);
+        OVER
+    }
 }

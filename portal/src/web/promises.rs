@@ -1,56 +1,77 @@
-//! Virtual clusters, as their viewer may read them of the hub.
+//! Virtual clusters: for pages from what the board follows, for programs as they may read them of the hub.
 
-use fleet_views::bar;
+use fleet_views::{Namespaces, Sight, virtual_cluster};
 use jiff::Timestamp;
 
-use super::shown::{VirtualClusterRow, VirtualClustersView};
-use crate::{
-    cells::{self, CellsError, Standing, tree},
-    server::{AskError, Server},
+use crate::board::{Board, virtual_cluster::facts};
+use fleet_openpai::{
+    cells::{self, CellsError, Picture, Standing, tree},
+    server::Server,
 };
+use fleet_pages::shown::{OwnCells, VirtualClustersView};
 
+const NONE: &str = "There are no virtual clusters: no CellConfiguration is in force.";
 /// Cells drawn on one page.
 const MOST_CELLS: usize = 1_000;
+/// Of one virtual cluster.
+const MOST_OWN_CELLS: usize = 200;
+
+/// For a page, from what is known, as far as its viewer may see it.
+pub fn view(board: &Board, sight: &Sight, now: Timestamp) -> VirtualClustersView {
+    let mut view = VirtualClustersView::default();
+    if !sight.virtual_clusters {
+        view.absent =
+            "Virtual clusters are not shown: the hub does not let you list VirtualClusters.".to_owned();
+        return view;
+    }
+    view.rows = fleet_views::virtual_clusters(&board.known(), sight);
+    if view.rows.is_empty() {
+        view.absent = NONE.to_owned();
+        return view;
+    }
+    // A cell says whose job is on it, whatever its namespace.
+    if sight.jobs != Namespaces::All || !sight.clusters || !sight.cells {
+        view.tree_absent =
+            "The cells are not shown: the hub does not let you list CellConfigurations, Clusters, and \
+                            ResourceBindings of all namespaces."
+                .to_owned();
+        return view;
+    }
+    add_cells(&mut view, board.cells().picture(now));
+    view
+}
 
 /// # Errors
-/// The hub does not know the user any more.
-pub async fn view(server: &Server, now: Timestamp) -> Result<VirtualClustersView, AskError> {
+/// The hub does not let the user list virtual clusters, or does not answer.
+pub async fn read(server: &Server, now: Timestamp) -> Result<VirtualClustersView, CellsError> {
     let mut view = VirtualClustersView::default();
-    match cells::virtual_clusters(server).await {
-        Ok(found) if found.is_empty() => {
-            view.absent = "There are no virtual clusters: no CellConfiguration is in force.".to_owned();
-            return Ok(view);
-        }
-        Ok(found) => view.rows = found.into_iter().map(row).collect(),
-        Err(CellsError::Ask(error @ AskError::Refused { code: 401, .. })) => return Err(error),
-        Err(error) => {
-            view.absent = format!("Virtual clusters are not shown: {error}");
-            return Ok(view);
-        }
+    let found = cells::virtual_clusters(server).await?;
+    if found.is_empty() {
+        view.absent = NONE.to_owned();
+        return Ok(view);
     }
-    match Standing::read(server).await.and_then(|standing| standing.picture(now)) {
+    view.rows = found.into_iter().map(|object| virtual_cluster(&facts(object))).collect();
+    add_cells(&mut view, Standing::read(server).await.and_then(|standing| standing.picture(now)));
+    Ok(view)
+}
+
+fn add_cells(view: &mut VirtualClustersView, picture: Result<Option<Picture>, CellsError>) {
+    match picture {
         Ok(Some(picture)) => {
             view.tree = tree::physical(&picture, tree::Detail::Folded);
             view.more = view.tree.len().saturating_sub(MOST_CELLS);
             view.tree.truncate(MOST_CELLS);
+            view.cells = view.rows.iter().filter_map(|row| own_cells(&picture, &row.name)).collect();
         }
         Ok(None) => {}
         Err(error) => view.tree_absent = format!("The cells are not shown: {error}"),
     }
-    Ok(view)
 }
 
-fn row(object: fleet_api::VirtualCluster) -> VirtualClusterRow {
-    let status = object.status.unwrap_or_default();
-    let used = status.used + status.borrowed_in;
-    VirtualClusterRow {
-        bar: bar("cells", used, Some(status.guaranteed), Some(status.guaranteed), status.borrowed_out),
-        name: object.spec.name,
-        gpu: status.gpu.unwrap_or_default(),
-        lent: status.borrowed_out,
-        borrowed: status.borrowed_in,
-        bad: status.bad,
-        waiting: status.waiting,
-        running: status.running,
-    }
+/// The promises of a virtual cluster, and what its opportunistic jobs borrow.
+fn own_cells(picture: &Picture, name: &str) -> Option<OwnCells> {
+    let mut rows = tree::of_virtual_cluster(picture, name, tree::Detail::Folded)?;
+    let more = rows.len().saturating_sub(MOST_OWN_CELLS);
+    rows.truncate(MOST_OWN_CELLS);
+    Some(OwnCells { name: name.to_owned(), rows, more })
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use fleet_pages::shown::Visitor;
 use fleet_views::Sight;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::time::Instant;
@@ -17,30 +18,47 @@ use uuid::Uuid;
 const LIFE: Duration = Duration::from_secs(8 * 3600);
 /// Sessions kept; then the one that ends first makes room.
 const MOST: usize = 10_000;
-const COOKIE: &str = "fleet-session";
+pub const COOKIE: &str = "fleet-session";
 /// Ties the form of the sign-in page, where there is no session yet, to the browser that asked for it.
 const FORM_COOKIE: &str = "fleet-form";
 
 pub struct Session {
     pub id: String,
-    pub user: String,
-    /// Stands in every form of this session.
-    pub form_key: String,
+    pub visitor: Visitor,
     pub credential: HeaderValue,
     ends: Instant,
-    pub sight: Mutex<Option<Seen>>,
+    pub rights: Arc<Rights>,
 }
 
-/// What the hub said of this user's rights, and when.
+/// What the hub said of the rights of a token; sessions with the same token share it.
+#[derive(Default)]
+pub struct Rights {
+    pub seen: Mutex<Option<Seen>>,
+    /// Held while the hub is asked, so that it is asked once.
+    pub asking: tokio::sync::Mutex<()>,
+}
+
 #[derive(Clone)]
 pub struct Seen {
-    pub at: Instant,
+    /// How long it is believed.
+    pub until: Instant,
     pub sight: Arc<Sight>,
     /// Namespaces it was asked about.
     pub asked: Arc<std::collections::BTreeSet<String>>,
 }
 
 impl Session {
+    /// One that ends after `life`.
+    pub fn new(user: String, credential: HeaderValue, life: Duration) -> Self {
+        Self {
+            id: secret(),
+            visitor: Visitor { user, form_key: secret() },
+            credential,
+            ends: Instant::now() + life,
+            rights: Arc::default(),
+        }
+    }
+
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.ends
     }
@@ -60,16 +78,13 @@ impl Sessions {
     }
 
     pub fn begin(&self, user: String, credential: HeaderValue) -> Arc<Session> {
-        let session = Arc::new(Session {
-            id: secret(),
-            user,
-            form_key: secret(),
-            credential,
-            ends: Instant::now() + LIFE,
-            sight: Mutex::default(),
-        });
+        let mut session = Session::new(user, credential, LIFE);
         let mut all = self.all();
         all.retain(|_, session| !session.is_over());
+        if let Some(same) = all.values().find(|other| other.credential == session.credential) {
+            session.rights = same.rights.clone();
+        }
+        let session = Arc::new(session);
         if all.len() >= MOST
             && let Some(first) = all.values().min_by_key(|session| session.ends).map(|one| one.id.clone())
         {
@@ -82,6 +97,11 @@ impl Sessions {
     pub fn of(&self, headers: &HeaderMap) -> Option<Arc<Session>> {
         let id = cookie(headers, COOKIE)?;
         self.all().get(id).filter(|session| !session.is_over()).cloned()
+    }
+
+    /// How many have not run out.
+    pub fn count(&self) -> usize {
+        self.all().values().filter(|session| !session.is_over()).count()
     }
 
     pub fn end(&self, session: &Session) {
@@ -146,14 +166,26 @@ mod tests {
             headers.insert(header::COOKIE, text.parse().expect("a header"));
             headers
         };
-        assert_eq!(sessions.of(&headers(&one)).map(|found| found.user.clone()), Some("alice".to_owned()));
+        assert_eq!(
+            sessions.of(&headers(&one)).map(|found| found.visitor.user.clone()),
+            Some("alice".to_owned())
+        );
         assert!(sessions.of(&HeaderMap::new()).is_none());
         sessions.end(&one);
         assert!(sessions.of(&headers(&one)).is_none() && !sessions.has(&one));
         let two = begin();
-        assert_ne!((&one.id, &one.form_key), (&two.id, &two.form_key));
+        assert_ne!((&one.id, &one.visitor.form_key), (&two.id, &two.visitor.form_key));
         tokio::time::advance(LIFE).await;
         assert!(sessions.of(&headers(&two)).is_none() && !sessions.has(&two));
+    }
+
+    #[tokio::test]
+    async fn sessions_share_the_rights_of_their_token() {
+        let sessions = Sessions::default();
+        let begin = |token: &'static str| sessions.begin("x".to_owned(), HeaderValue::from_static(token));
+        let (one, other, same) = (begin("Bearer t"), begin("Bearer u"), begin("Bearer t"));
+        assert!(Arc::ptr_eq(&one.rights, &same.rights) && !Arc::ptr_eq(&one.rights, &other.rights));
+        assert_ne!(one.visitor.form_key, same.visitor.form_key);
     }
 
     #[tokio::test]

@@ -6,11 +6,9 @@ use axum::extract::State;
 use http::{HeaderValue, header};
 use kube::{Client, client::Body};
 
-use super::session::Sessions;
-use crate::{
-    board::Board,
-    server::{HUB_PATIENCE, Server},
-};
+use super::{callers::Callers, metrics::PortalMetrics, session::Sessions, watched::Drawn};
+use crate::{board::Board, time::Time};
+use fleet_openpai::server::{HUB_PATIENCE, Server};
 
 /// How handlers get at it.
 pub type Shared = State<Arc<Web>>;
@@ -19,16 +17,35 @@ pub type Shared = State<Arc<Web>>;
 pub struct Web {
     pub board: Arc<Board>,
     pub sessions: Sessions,
+    pub callers: Callers,
     /// A way to the hub that carries no credential of its own.
     pub hub: Client,
     pub url: String,
     /// Where forms submit to unless they say otherwise.
     pub namespace: String,
+    pub metrics: PortalMetrics,
+    pub drawn: Drawn,
+    /// The run log of this fleet, where one is kept.
+    pub time: Option<Arc<Time>>,
 }
 
 impl Web {
     pub fn new(board: Arc<Board>, hub: Client, url: String, namespace: String) -> Self {
-        Self { board, sessions: Sessions::default(), hub, url, namespace }
+        let (sessions, metrics, drawn) = (Sessions::default(), PortalMetrics::default(), Drawn::default());
+        let callers = Callers::default();
+        Self { board, sessions, callers, hub, url, namespace, metrics, drawn, time: None }
+    }
+
+    /// With these counts, which somebody serves.
+    #[must_use]
+    pub fn counting(self, metrics: PortalMetrics) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// With the run log that somebody keeps of the same fleet.
+    #[must_use]
+    pub fn recorded_by(self, time: Arc<Time>) -> Self {
+        Self { time: Some(time), ..self }
     }
 
     /// The hub, as whoever has this credential sees it.

@@ -1,36 +1,30 @@
 //! Submitting: by the form, as YAML of any kind, or as an OpenPAI job file; first as a dry run by the hub.
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
 use fleet_api::yaml;
-use http::{HeaderMap, StatusCode, Uri};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use http::{HeaderMap, StatusCode, Uri, header};
 
 use super::{
     act::{checked, forget_sight},
     answer::{see, to_sign_in, trouble_page, whole},
-    form::{Form, Trouble, clone_of, read_yaml},
-    page::{JobName, Page},
-    pairs::Pairs,
     rights,
     session::Session,
-    shown::{Check, SubmitView, View},
     state::{Shared, Web},
-    view::{choices, would_go},
+    submission::{Do, Done, by_text, make},
+    view::{Choices, choices},
 };
-use crate::{
-    jobs::{self, Offers, Who},
-    kinds,
-    server::{AskError, Server},
+use crate::kinds;
+use fleet_openpai::server::AskError;
+use fleet_pages::{
+    form::{Form, Trouble, clone_of},
+    page::{JobName, Page},
+    pairs::Pairs,
+    shown::{Check, SubmitView, View},
 };
-
-/// What the form's button asks for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Do {
-    Create,
-    Check,
-}
 
 pub async fn page(State(web): Shared, headers: HeaderMap, uri: Uri) -> Response {
     let Some(session) = web.sessions.of(&headers) else { return to_sign_in(&uri) };
@@ -41,7 +35,8 @@ pub async fn page(State(web): Shared, headers: HeaderMap, uri: Uri) -> Response 
     }
     if let Some(name) = JobName::read(pairs.get("clone")) {
         match copy_of(&web, &session, &name).await {
-            Ok(text) => draft.yaml = Some(text),
+            Ok((Some(form), _)) if pairs.get("mode") != "yaml" => draft.form = form,
+            Ok((_, text)) => draft.yaml = Some(text),
             Err(error) => draft.troubles.push(Trouble::new("", format!("The job cannot be cloned: {error}"))),
         }
     }
@@ -51,14 +46,18 @@ pub async fn page(State(web): Shared, headers: HeaderMap, uri: Uri) -> Response 
         .unwrap_or_else(|error| trouble_page(&web, &session, &uri, &error))
 }
 
-async fn copy_of(web: &Web, session: &Session, name: &JobName) -> Result<String, AskError> {
+/// A job to be submitted again: in the form, where that says everything of it, and as text.
+async fn copy_of(web: &Web, session: &Session, name: &JobName) -> Result<(Option<Form>, String), AskError> {
     let missing = || AskError::Refused { code: 404, message: format!("found no kind {}", name.resource) };
     let (api_version, kind) = kinds::of_resource(&name.resource).ok_or_else(missing)?;
     let path = format!("{}/{}", kinds::path(&api_version, &kind, &name.namespace), name.name);
     let object = web.server_of(&session.credential).object(&path).await?;
     // What it was submitted as, where it was an OpenPAI job.
-    let config = object["metadata"]["annotations"][fleet_pai::names::CONFIG_ANNOTATION].as_str();
-    Ok(config.map_or_else(|| yaml::write(&clone_of(&object)).unwrap_or_default(), str::to_owned))
+    if let Some(config) = object["metadata"]["annotations"][fleet_pai::names::CONFIG_ANNOTATION].as_str() {
+        return Ok((None, config.to_owned()));
+    }
+    let copy = clone_of(&object);
+    Ok((Form::of(&copy), yaml::write(&copy).unwrap_or_default()))
 }
 
 pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes) -> Response {
@@ -69,11 +68,20 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
     };
     let wanted = if pairs.get("do") == "check" { Do::Check } else { Do::Create };
     let mut draft = Draft::new(Form::read(&pairs));
+    if pairs.get("do") == "export" {
+        match exported(&pairs, &draft.form) {
+            Ok(text) => return as_file(&draft.form.name, text),
+            Err(troubles) => draft.troubles = troubles,
+        }
+    }
     let done = if pairs.get("mode") == "yaml" {
         // Browsers end lines with CR LF.
         let text = pairs.get("yaml").replace("\r\n", "\n");
         draft.yaml = Some(text.clone());
-        by_text(&web, &session, &text, &draft.form.namespace, wanted).await
+        let done = by_text(&web, &session, &text, &draft.form.namespace, wanted).await;
+        done.map(Some).map_err(|refusal| vec![Trouble::new("yaml", refusal.message)])
+    } else if !draft.troubles.is_empty() {
+        Err(std::mem::take(&mut draft.troubles))
     } else if pairs.get("do") == "yaml" {
         match draft.form.object() {
             Ok(object) => draft.yaml = Some(yaml::write(&object).unwrap_or_default()),
@@ -81,7 +89,15 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
         }
         Ok(None)
     } else {
-        by_form(&web, &session, &draft.form, wanted).await
+        match draft.form.object() {
+            Ok(object) => {
+                let done = make(&web, &session, object, wanted).await;
+                done.map(Some).map_err(|refusal| {
+                    vec![Trouble::new(draft.form.field_of(&refusal.message), refusal.message)]
+                })
+            }
+            Err(troubles) => Err(troubles),
+        }
     };
     forget_sight(&session);
     let status = match done {
@@ -102,9 +118,22 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
         .unwrap_or_else(|error| trouble_page(&web, &session, &uri, &error))
 }
 
-enum Done {
-    Made(JobName),
-    Checked(Check),
+/// The job as a file.
+fn exported(pairs: &Pairs, form: &Form) -> Result<String, Vec<Trouble>> {
+    match pairs.get("mode") {
+        "yaml" => Ok(pairs.get("yaml").replace("\r\n", "\n")),
+        _ => Ok(yaml::write(&form.object()?).unwrap_or_default()),
+    }
+}
+
+fn as_file(name: &str, text: String) -> Response {
+    // A name that is no name of a job could say more than a name in the header.
+    let name = if fleet_pages::form::is_name(name) { name } else { "job" };
+    let headers = [
+        (header::CONTENT_TYPE, "application/yaml; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.yaml\"")),
+    ];
+    (headers, text).into_response()
 }
 
 struct Draft {
@@ -121,109 +150,10 @@ impl Draft {
 
     async fn show(self, web: &Web, session: &Session, status: StatusCode) -> Result<Response, AskError> {
         let sight = rights::sight(web, session).await?;
-        let (queues, classes) = choices(web, session, &sight).await;
+        let Choices { queues, virtual_clusters, classes } = choices(web, session, &sight).await;
         let Self { form, yaml, troubles, check } = self;
-        let view = View::Submit(Box::new(SubmitView { form, yaml, troubles, check, queues, classes }));
+        let shown = SubmitView { form, yaml, troubles, check, queues, virtual_clusters, classes };
+        let view = View::Submit(Box::new(shown));
         Ok(whole(web, session, &Page::Submit(Pairs::default()), "/submit", &view, status))
     }
-}
-
-async fn by_form(
-    web: &Web,
-    session: &Session,
-    form: &Form,
-    wanted: Do,
-) -> Result<Option<Done>, Vec<Trouble>> {
-    let object = form.object()?;
-    let place = |error: AskError| {
-        let message = error.to_string();
-        vec![Trouble::new(form.field_of(&message), message)]
-    };
-    make(web, session, object, wanted).await.map_err(place)
-}
-
-async fn by_text(
-    web: &Web,
-    session: &Session,
-    text: &str,
-    namespace: &str,
-    wanted: Do,
-) -> Result<Option<Done>, Vec<Trouble>> {
-    let in_text = |message: String| vec![Trouble::new("yaml", message)];
-    let namespace = if namespace.is_empty() { web.namespace.as_str() } else { namespace };
-    let mut object = read_yaml(text)?;
-    if !object["protocolVersion"].is_null() {
-        return by_protocol(web, session, text, namespace, wanted).await.map_err(in_text);
-    }
-    if object["metadata"].is_object() && object["metadata"]["namespace"].is_null() {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    let known = object["apiVersion"].as_str().zip(object["kind"].as_str());
-    let is_job =
-        known.is_some_and(|(version, kind)| kinds::of_resource(&kinds::resource(version, kind)).is_some());
-    if !is_job {
-        let found = format!(
-            "{} {}",
-            object["apiVersion"].as_str().unwrap_or("no apiVersion"),
-            object["kind"].as_str().unwrap_or("and no kind")
-        );
-        let allowed = "PyTorchJob, TFJob, MPIJob, a Volcano Job, a batch Job, Deployment, StatefulSet, or an OpenPAI job file";
-        return Err(in_text(format!("kind: found {found}; allowed: {allowed}")));
-    }
-    make(web, session, object, wanted).await.map_err(|error| in_text(error.to_string()))
-}
-
-async fn by_protocol(
-    web: &Web,
-    session: &Session,
-    text: &str,
-    namespace: &str,
-    wanted: Do,
-) -> Result<Option<Done>, String> {
-    let server = web.server_of(&session.credential);
-    let user = jobs::user_of(&server).await.map_err(|error| error.to_string())?;
-    let who = Who { user: &user, namespace };
-    let now_ms = Timestamp::now().as_millisecond();
-    let offers = Offers::read(&server).await.map_err(|error| error.to_string())?;
-    if wanted == Do::Check {
-        let (_, native) =
-            jobs::native_objects(text, who, &offers, now_ms).map_err(|error| error.to_string())?;
-        let mut check =
-            dry_run(web, session, &server, &native.job).await.map_err(|error| error.to_string())?;
-        check.notices.extend(native.notices);
-        return Ok(Some(Done::Checked(check)));
-    }
-    let taken = jobs::submit(&server, text, who, &offers, now_ms).await.map_err(|error| error.to_string())?;
-    Ok(Some(Done::Made(JobName::new(&taken.namespace, "jobs.batch.volcano.sh", &taken.object))))
-}
-
-async fn make(web: &Web, session: &Session, object: Value, wanted: Do) -> Result<Option<Done>, AskError> {
-    let server = web.server_of(&session.credential);
-    if wanted == Do::Check {
-        return Ok(Some(Done::Checked(dry_run(web, session, &server, &object).await?)));
-    }
-    let made = server.create(&format!("{}?fieldValidation=Strict", path_of(&object)), &object).await?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let resource = kinds::resource(&text(&made["apiVersion"]), &text(&made["kind"]));
-    let metadata = &made["metadata"];
-    Ok(Some(Done::Made(JobName::new(&text(&metadata["namespace"]), &resource, &text(&metadata["name"])))))
-}
-
-fn path_of(object: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let namespace = super::pairs::encode(&text(&object["metadata"]["namespace"]));
-    kinds::path(&text(&object["apiVersion"]), &text(&object["kind"]), &namespace)
-}
-
-/// Everything the hub checks, without keeping the object; and which clusters could hold it now.
-async fn dry_run(web: &Web, session: &Session, server: &Server, object: &Value) -> Result<Check, AskError> {
-    let path = format!("{}?dryRun=All&fieldValidation=Strict", path_of(object));
-    let taken = server.create(&path, object).await?;
-    let sight = rights::sight(web, session).await?;
-    let verdicts = would_go(web, &sight, &taken);
-    let mut notices = vec!["Its fields are right, and you may create it.".to_owned()];
-    if !verdicts.is_empty() && !verdicts.iter().any(|verdict| verdict.fits) {
-        notices.push("No cluster can hold the whole job now: it would wait.".to_owned());
-    }
-    Ok(Check { notices, verdicts })
 }

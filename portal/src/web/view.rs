@@ -1,22 +1,26 @@
 //! What a page shows, made from what is known and, for one job, from what its user may read of the hub.
 
-use fleet_api::{ResourceBinding, names::binding_name, yaml};
-use fleet_hub_core::binding::BindingEntry;
+use fleet_api::{
+    ResourceBinding,
+    names::{VIRTUAL_CLUSTER_LABEL, binding_name},
+    yaml,
+};
+use fleet_hub_core::{binding::BindingEntry, facts};
 use fleet_policies::reason::Reason;
+use fleet_quota::QUOTA_LABELS;
 use fleet_views::{QueueRow, Sight};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    page::{JobName, Page},
-    session::Session,
-    shown::{EventRow, JobView, PriorityClass, View},
-    state::Web,
-};
+use super::{session::Session, state::Web};
 use crate::{
     explain::{ClusterVerdict, verdicts},
     kinds,
-    server::{AskError, Selectors, Server},
+};
+use fleet_openpai::server::{AskError, Selectors, Server};
+use fleet_pages::{
+    page::{JobName, Page},
+    shown::{EventRow, JobView, PriorityClass, View},
 };
 
 /// Waiting jobs of a queue on one page.
@@ -45,16 +49,14 @@ pub async fn view(
             let after = Some(after.as_str()).filter(|after| !after.is_empty());
             match fleet_views::queue(&web.board.known(), sight, path, after, LINE) {
                 Some(view) => View::Queue(Box::new(view)),
-                None => View::Missing(format!("There is no queue {path} that you may see.")),
+                None => View::Missing(404, format!("There is no queue {path} that you may see.")),
             }
         }
         Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(&web.board.known(), sight, query)),
         Page::Clusters => View::Clusters(fleet_views::clusters(&web.board.known(), sight)),
-        Page::VirtualClusters => {
-            View::VirtualClusters(super::promises::view(&web.server_of(&session.credential), now).await?)
-        }
+        Page::VirtualClusters => View::VirtualClusters(super::promises::view(&web.board, sight, now)),
         Page::Job(name) => job(web, session, sight, name, now_s).await?,
-        Page::Submit(_) => View::Missing("The form is not a view.".to_owned()),
+        Page::Submit(_) => View::Missing(404, "The form is not a view.".to_owned()),
     })
 }
 
@@ -67,7 +69,7 @@ async fn job(
 ) -> Result<View, AskError> {
     let server = web.server_of(&session.credential);
     let Some((api_version, kind)) = kind_of(web, sight, name) else {
-        return Ok(View::Missing(format!("There is no kind {} that Fleet runs.", name.resource)));
+        return Ok(View::Missing(404, format!("There is no kind {} that Fleet runs.", name.resource)));
     };
     let id = (name.namespace.clone(), binding_name(&api_version, &kind, &name.name));
     let mut view = JobView { name: name.clone(), ..JobView::default() };
@@ -84,7 +86,7 @@ async fn job(
             } else {
                 error.to_string()
             };
-            return Ok(View::Missing(why));
+            return Ok(View::Missing(error.status(), why));
         }
         Err(error) => view.notices.push(format!("The job's object is not shown: {error}")),
     }
@@ -209,10 +211,17 @@ async fn explain(web: &Web, server: &Server, sight: &Sight, id: &fleet_views::Id
     view.verdicts = verdicts(&BindingEntry::read(binding, None), &web.board.clusters());
 }
 
+pub struct Choices {
+    pub queues: Vec<String>,
+    pub virtual_clusters: Vec<String>,
+    pub classes: Vec<PriorityClass>,
+}
+
 /// What there is to choose from in the form.
-pub async fn choices(web: &Web, session: &Session, sight: &Sight) -> (Vec<String>, Vec<PriorityClass>) {
+pub async fn choices(web: &Web, session: &Session, sight: &Sight) -> Choices {
+    let virtual_clusters = fleet_views::virtual_clusters(&web.board.known(), sight);
     let leaves = fleet_views::queues(&web.board.known(), sight).rows;
-    let leaves = leaves.into_iter().filter(|row| row.is_leaf).map(|row| row.path).collect();
+    let queues = leaves.into_iter().filter(|row| row.is_leaf).map(|row| row.path).collect();
     let server = web.server_of(&session.credential);
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let listed = server.list(path, &Selectors::default(), "application/json").await.unwrap_or_default();
@@ -221,7 +230,11 @@ pub async fn choices(web: &Web, session: &Session, sight: &Sight) -> (Vec<String
         let name = class["metadata"]["name"].as_str()?.to_owned();
         (!name.starts_with("system-")).then(|| PriorityClass { consequence: consequence(class), name })
     });
-    (leaves, classes.collect())
+    Choices {
+        queues,
+        virtual_clusters: virtual_clusters.into_iter().map(|row| row.name).collect(),
+        classes: classes.collect(),
+    }
 }
 
 fn consequence(class: &Value) -> String {
@@ -238,18 +251,48 @@ fn consequence(class: &Value) -> String {
     }
 }
 
-/// Verdicts on an object that is not there yet.
-pub fn would_go(web: &Web, sight: &Sight, object: &Value) -> Vec<ClusterVerdict> {
+/// The binding that an object would have, as far as it says how much is asked for.
+fn supposed(object: &Value) -> Option<BindingEntry> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let workload = fleet_policies::workload::WorkloadKind::of(&api_version, &kind);
-    let Ok(components) = fleet_policies::workload::components(workload, object) else { return Vec::new() };
-    if !sight.clusters || components.is_empty() {
-        return Vec::new();
+    let components = fleet_policies::workload::components(workload, object).ok()?;
+    if components.is_empty() {
+        return None;
     }
     let mut binding = ResourceBinding::default();
     binding.spec.resource.api_version = api_version;
     binding.spec.resource.kind = kind;
     binding.spec.components = components.iter().map(fleet_api::convert::component).collect();
-    verdicts(&BindingEntry::read(binding, None), &web.board.clusters())
+    Some(BindingEntry::read(binding, None))
+}
+
+/// Verdicts on an object that is not there yet.
+pub fn would_go(web: &Web, sight: &Sight, object: &Value) -> Vec<ClusterVerdict> {
+    match supposed(object).filter(|_| sight.clusters) {
+        Some(entry) => verdicts(&entry, &web.board.clusters()),
+        None => Vec::new(),
+    }
+}
+
+/// What it would wait for in its queue.
+pub fn queue_outlook(web: &Web, sight: &Sight, object: &Value) -> Vec<String> {
+    let Some(entry) = supposed(object) else { return Vec::new() };
+    let labels = &object["metadata"]["labels"];
+    let named = QUOTA_LABELS.iter().find_map(|label| labels[*label].as_str()).unwrap_or_default();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let requests = facts::amounts(&entry.total.to_quantities());
+    let known = web.board.known();
+    let mut said = fleet_views::outlook(&known, sight, named, namespace, &requests);
+    if let Some(vc) = labels[VIRTUAL_CLUSTER_LABEL].as_str().filter(|_| sight.virtual_clusters) {
+        let rows = fleet_views::virtual_clusters(&known, sight);
+        said.push(match rows.iter().find(|row| row.name == vc) {
+            Some(row) => format!(
+                "Virtual cluster {vc}: {}, {} bad; {} of its jobs wait.",
+                row.bar.text, row.bad, row.waiting
+            ),
+            None => format!("It would wait: there is no virtual cluster {vc}."),
+        });
+    }
+    said
 }

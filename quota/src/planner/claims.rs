@@ -24,8 +24,12 @@ use crate::tree::{JOBS, NodeId};
 
 /// Guarded jobs of each leaf.
 const GUARDED: usize = 2;
-/// Most jobs of a leaf considered to find those.
+/// Most jobs of a leaf considered to find those. Jobs that could never run are not counted.
 const LOOKED_AT: usize = 64;
+/// Most jobs found in one plan that could never run. The next plan goes on behind them.
+const RULED_OUT: usize = 256;
+/// Most shapes in one plan about which clusters are asked again after they changed.
+const ASKED_AGAIN: usize = 128;
 /// Least time from a claim that could not be made to the next try.
 const RETRY_MS: i64 = 10_000;
 /// Longest time between two computations of a claim's start.
@@ -50,6 +54,16 @@ impl Start {
     }
 }
 
+/// What a job means for the guarded jobs of its leaf.
+enum Head {
+    /// It is guarded, against starts below this node.
+    Waits(NodeId),
+    /// It will start, or waits for something without an end in sight.
+    Other,
+    /// It could not run even on an empty fleet.
+    Never,
+}
+
 impl Planner {
     pub(super) fn claim(
         &mut self,
@@ -59,12 +73,21 @@ impl Planner {
         plan: &mut Plan,
     ) {
         self.watches.note(self.ledger.tree(), now_ms);
+        self.ask_again(places);
+        let mut left = RULED_OUT;
         let nodes = self.ledger.tree().len();
-        let leaves: Vec<NodeId> = self.touched.iter().copied().filter(|leaf| leaf.index() < nodes).collect();
+        let mut leaves = std::mem::take(&mut self.watches.unfinished);
+        leaves.extend(self.touched.iter().copied().filter(|leaf| leaf.index() < nodes));
         for leaf in leaves {
-            let heads = self.heads_to_watch(leaf, places);
-            self.watches.watch(leaf, heads);
+            let heads = self.heads_to_watch(leaf, &mut left, places);
+            if left == 0 {
+                // Those guarded so far stay so until all are found.
+                self.watches.unfinished.insert(leaf);
+            } else {
+                self.watches.watch(leaf, heads);
+            }
         }
+        plan.more |= left == 0 || self.watches.asks_left();
         self.watches.note(self.ledger.tree(), now_ms);
         let mut looked_at = 0;
         while let Some((due_ms, leaf)) =
@@ -105,38 +128,76 @@ impl Planner {
         self.watches.due.extend(next_ms.map(|next_ms| (next_ms, leaf)));
     }
 
-    /// The first jobs of the leaf that wait for something that ends.
-    fn heads_to_watch(&mut self, leaf: NodeId, places: &mut dyn Places) -> Vec<(OrderKey, NodeId)> {
+    /// Clusters have changed: asks again about shapes that none could hold, some in each plan.
+    fn ask_again(&mut self, places: &mut dyn Places) {
+        for _ in 0..ASKED_AGAIN {
+            let Some(shape) = self.watches.next_nowhere() else { return };
+            let job = self.queues.one_of_shape(shape);
+            if job.is_some_and(|job| places.could_hold(job).is_empty()) {
+                continue;
+            }
+            self.watches.forget_nowhere(shape);
+            for class in self.queues.classes_of_shape(shape) {
+                // Those that quota rules out are found again.
+                self.touched.extend(self.queues.set_never(class, false));
+            }
+        }
+    }
+
+    /// The first jobs of the leaf that wait for something that ends. Rules out at most `left` jobs that could never
+    /// run.
+    fn heads_to_watch(
+        &mut self,
+        leaf: NodeId,
+        left: &mut usize,
+        places: &mut dyn Places,
+    ) -> Vec<(OrderKey, NodeId)> {
         let mut heads = Vec::new();
-        let keys: Vec<OrderKey> = self.queues.in_line(leaf).take(LOOKED_AT).cloned().collect();
+        let mut looked_at = 0;
+        let keys: Vec<OrderKey> = self.queues.possible(leaf).take(LOOKED_AT + *left).cloned().collect();
         for key in keys {
-            if heads.len() == GUARDED {
+            if heads.len() == GUARDED || looked_at == LOOKED_AT || *left == 0 {
                 break;
             }
-            if self.holds.preemption(&key.id).is_some() {
-                continue;
-            }
-            let known = self.watches.heads[leaf.index()].iter().find(|watch| watch.job.id == key.id);
-            let known_below = known.map(|watch| watch.below);
-            let Some(class) = self.queues.class_of(&key.id).and_then(|id| self.queues.class(id)) else {
-                continue;
-            };
-            if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
-                continue;
-            }
-            let below = match self.stop_of(class) {
-                Stop::Quota { bound, .. } => Some(self.ledger.node_of(bound)),
-                Stop::Place | Stop::Kept(_) => Some(NodeId::ROOT),
-                Stop::None => known_below,
-            };
-            let Some(below) = below else { continue };
-            let Some(job) = self.queues.get(&key.id) else { continue };
-            // A job that backs off may fit nowhere only for as long as it does.
-            if known_below.is_some() || self.watches.could_run(job, places) {
-                heads.push((key, below));
+            match self.look_at_head(leaf, &key, places) {
+                Head::Waits(below) => heads.push((key, below)),
+                Head::Other => looked_at += 1,
+                Head::Never => *left -= 1,
             }
         }
         heads
+    }
+
+    fn look_at_head(&mut self, leaf: NodeId, key: &OrderKey, places: &mut dyn Places) -> Head {
+        if self.holds.preemption(&key.id).is_some() {
+            return Head::Other;
+        }
+        let known = self.watches.heads[leaf.index()].iter().find(|watch| watch.job.id == key.id);
+        let known_below = known.map(|watch| watch.below);
+        let Some(id) = self.queues.class_of(&key.id) else { return Head::Other };
+        let Some(class) = self.queues.class(id) else { return Head::Other };
+        let Some(job) = self.queues.get(&key.id) else { return Head::Other };
+        if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
+            self.queues.set_never(id, true);
+            return Head::Never;
+        }
+        let below = match self.stop_of(class) {
+            Stop::Quota { bound, .. } => Some(self.ledger.node_of(bound)),
+            Stop::Place | Stop::Kept(_) => Some(NodeId::ROOT),
+            Stop::None => known_below,
+        };
+        // A job that backs off may fit nowhere only for as long as it does.
+        let pauses = self.pauses.contains(&(job.not_before_ms, key.id.clone()));
+        match below {
+            Some(below) if known_below.is_some() => Head::Waits(below),
+            None => Head::Other,
+            Some(_) if pauses && places.could_hold(job).is_empty() => Head::Other,
+            Some(below) if self.watches.could_run(job, places) => Head::Waits(below),
+            Some(_) => {
+                self.queues.set_never(id, true);
+                Head::Never
+            }
+        }
     }
 
     /// Reserves capacity for the job in the cluster where it can start soonest.

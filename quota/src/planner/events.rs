@@ -109,6 +109,7 @@ impl Planner {
         if !self.queues.has_shape(shape) {
             self.index.shapes.remove(&shape);
             self.index.opened.remove(&shape);
+            self.watches.forget_nowhere(shape);
         }
     }
 

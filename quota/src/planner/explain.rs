@@ -48,7 +48,7 @@ impl Planner {
             ReasonKind::Quota { .. } => quota(),
             ReasonKind::Place => Some(WaitReason::NoPlace),
             ReasonKind::Kept(holder) => Some(WaitReason::Claimed { holder }),
-            ReasonKind::Protected(_) => {
+            ReasonKind::Protected(..) => {
                 let (until_ms, victim) = class.missed.as_ref()?.protected.clone()?;
                 Some(WaitReason::Protected { victim, until_ms })
             }
@@ -84,11 +84,11 @@ impl Planner {
             return Some(ReasonKind::Behind(first.id.clone()));
         }
         let stop = self.stop_of(class);
-        if let Some((_, victim)) = class.missed.as_ref().and_then(|missed| missed.protected.as_ref())
+        if let Some((until_ms, victim)) = class.missed.as_ref().and_then(|missed| missed.protected.as_ref())
             && class.front() == Some(key)
             && matches!(stop, Stop::Quota { .. } | Stop::Place)
         {
-            return Some(ReasonKind::Protected(victim.clone()));
+            return Some(ReasonKind::Protected(victim.clone(), *until_ms));
         }
         match stop {
             Stop::None => None,
@@ -115,7 +115,7 @@ impl Planner {
     }
 
     /// Reports the classes whose reason has changed in kind.
-    pub(super) fn tell(&mut self, plan: &mut Plan) {
+    pub(super) fn tell(&mut self, now_ms: i64, plan: &mut Plan) {
         for leaf in std::mem::take(&mut self.touched) {
             let Some(line) = self.queues.line_of(leaf) else { continue };
             let changed: Vec<(OrderKey, Option<ReasonKind>)> = line
@@ -124,7 +124,8 @@ impl Planner {
                 .filter_map(|(key, id)| {
                     let class = self.queues.class(*id)?;
                     let kind = self.kind(line, class, key);
-                    (class.told != kind).then(|| (key.clone(), kind))
+                    let same = self.same_cause(class.told.as_ref(), kind.as_ref(), now_ms);
+                    (!same).then(|| (key.clone(), kind))
                 })
                 .collect();
             for (key, kind) in changed {
@@ -136,6 +137,24 @@ impl Planner {
                     plan.decisions.push(Decision { job: key.id, leaf, outcome: Outcome::Wait(reason) });
                 }
             }
+        }
+    }
+
+    /// Whether a class still waits for what was reported last. Where use is near a limit, what is left free under it
+    /// is now too little, now reserved for a preemptor, and now neither, until the next plan: for a job that needs
+    /// more than that, this is one cause. A claim is another one, because it can last.
+    fn same_cause(&self, told: Option<&ReasonKind>, kind: Option<&ReasonKind>, now_ms: i64) -> bool {
+        let preempts = |holder: &JobId| self.holds.preemption(holder).is_some();
+        match (told, kind) {
+            (Some(ReasonKind::Quota { .. }), Some(ReasonKind::Kept(holder))) => preempts(holder),
+            (Some(ReasonKind::Quota { .. }), None) => true,
+            (Some(ReasonKind::Protected(_, until_ms)), Some(ReasonKind::Kept(holder))) => {
+                now_ms < *until_ms && preempts(holder)
+            }
+            (Some(ReasonKind::Protected(_, until_ms)), None | Some(ReasonKind::Quota { .. })) => {
+                now_ms < *until_ms
+            }
+            (told, kind) => told == kind,
         }
     }
 }

@@ -38,8 +38,13 @@ pub(super) struct Watches {
     pub due: BTreeSet<(i64, NodeId)>,
     /// Earlier claims of waiting jobs, even if other jobs were first meanwhile or the tree was edited.
     past: BTreeMap<JobId, PastClaims>,
+    /// Leaves whose guarded jobs are found in the next plan.
+    pub unfinished: BTreeSet<NodeId>,
     /// Shapes that no cluster could hold even if it were empty.
     nowhere: BTreeSet<u64>,
+    /// How many of these are to be asked about again, after this one, since clusters changed.
+    asks_left: usize,
+    asked_last: u64,
     somewhere: BTreeSet<u64>,
 }
 
@@ -50,7 +55,10 @@ impl Watches {
             heads: vec![Vec::new(); nodes],
             due: BTreeSet::new(),
             past: BTreeMap::new(),
+            unfinished: BTreeSet::new(),
             nowhere: BTreeSet::new(),
+            asks_left: 0,
+            asked_last: 0,
             somewhere: BTreeSet::new(),
         }
     }
@@ -126,12 +134,31 @@ impl Watches {
 
     /// A shape that no cluster could hold may fit one now; if clusters changed, also the other way round.
     pub fn places_changed(&mut self, all: bool) {
-        self.nowhere.clear();
+        self.asks_left = self.nowhere.len();
         if all {
             self.somewhere.clear();
         }
     }
 
+    /// The next shape to ask about again. In turn, so that each is asked about however often clusters change.
+    pub fn next_nowhere(&mut self) -> Option<u64> {
+        self.asks_left = self.asks_left.checked_sub(1)?;
+        let after = (std::ops::Bound::Excluded(self.asked_last), std::ops::Bound::Unbounded);
+        let next = self.nowhere.range(after).next().or_else(|| self.nowhere.first()).copied();
+        self.asked_last = next.unwrap_or(0);
+        next
+    }
+
+    pub fn asks_left(&self) -> bool {
+        self.asks_left > 0
+    }
+
+    /// No job of the shape is left, or a cluster could hold it now.
+    pub fn forget_nowhere(&mut self, shape: u64) {
+        self.nowhere.remove(&shape);
+    }
+
+    /// Whether a cluster could hold the job if it were empty.
     pub fn could_run(&mut self, job: &WaitingJob, places: &mut dyn Places) -> bool {
         if self.somewhere.contains(&job.shape) {
             return true;

@@ -185,3 +185,63 @@ fn without_time_for_claims_none_is_made_blindly() {
     assert_eq!(fleet.plan_at(6 * MINUTE), [""; 0]);
     assert_eq!(fleet.planner.claims().count(), 0);
 }
+
+/// A stream of small jobs passes `wide`, which stands behind `heads` jobs of as many shapes that can never run.
+fn behind_impossible(tree_text: &str, heads: i64, mut head: impl FnMut(&Fleet, i64) -> WaitingJob) -> Fleet {
+    let mut fleet = Fleet::new(tree_text, "east 4");
+    fleet.run("r1", "b", 2, 0, "east");
+    for at in 0..heads {
+        let job = head(&fleet, at);
+        fleet.planner.enqueue(job);
+    }
+    fleet.submit("wide", "a", 4, 0);
+    for minute in 0..10 {
+        // Places that become free do not make the planner begin anew.
+        fleet.planner.places_freed(&"east".into());
+        let before = fleet.clusters.could_hold_asked;
+        fleet.planner.plan(minute * MINUTE, PlanLimits::default(), &mut fleet.clusters);
+        assert!(fleet.clusters.could_hold_asked - before < 400, "the work of a plan is bounded");
+    }
+    fleet.submit("s1", "b", 1, 0);
+    assert!(fleet.plan_more(11 * MINUTE).contains(&"s1 starts on east".to_owned()));
+    fleet
+}
+
+#[test]
+fn no_number_of_impossible_heads_hides_the_first_job_that_could_run() {
+    for heads in [1, 63, 66, 130, 1_000] {
+        // Too large for every cluster.
+        let mut fleet = behind_impossible(ONE, heads, |fleet, at| WaitingJob {
+            shape: 1_000_000 + at as u64,
+            ..waiting(fleet.planner.tree(), &format!("huge{at}"), "a", 5, 9, at)
+        });
+        assert!(fleet.plan_more(17 * MINUTE).contains(&"wide claims east".to_owned()), "{heads} of places");
+        // Too large for max.
+        let text = "root 100-100; a 0-50 @max-bypass=5m; b 0-100";
+        let mut fleet = behind_impossible(text, heads, |fleet, at| {
+            waiting(fleet.planner.tree(), &format!("big{at}"), "a", 51 + at, 9, at)
+        });
+        assert!(fleet.plan_more(17 * MINUTE).contains(&"wide claims east".to_owned()), "{heads} of max");
+        // Not preemptible and above min.
+        let mut fleet = behind_impossible(ONE, heads, |fleet, at| WaitingJob {
+            preemptible: false,
+            ..waiting(fleet.planner.tree(), &format!("firm{at}"), "a", 1 + at, 9, at)
+        });
+        assert!(fleet.plan_more(17 * MINUTE).contains(&"wide claims east".to_owned()), "{heads} of min");
+    }
+}
+
+#[test]
+fn an_impossible_head_is_guarded_once_a_cluster_can_hold_it() {
+    let mut fleet = behind_impossible(ONE, 1_000, |fleet, at| WaitingJob {
+        shape: 1_000_000 + at as u64,
+        ..waiting(fleet.planner.tree(), &format!("giant{at:04}"), "a", 8, 9, at)
+    });
+    fleet.clusters.grow("east", 8);
+    fleet.planner.places_changed();
+    fleet.plan_more(12 * MINUTE);
+    fleet.submit("s2", "b", 1, 0);
+    fleet.plan_more(13 * MINUTE);
+    let said = fleet.plan_more(30 * MINUTE).join("; ");
+    assert!(said.contains("giant0000 claims east"), "{said}");
+}

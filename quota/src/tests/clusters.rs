@@ -16,6 +16,8 @@ pub struct Clusters {
     pub started: BTreeMap<JobId, i64>,
     /// Questions asked, each of which costs a real oracle a search.
     pub asked: usize,
+    /// Questions about empty clusters.
+    pub could_hold_asked: usize,
 }
 
 impl Clusters {
@@ -38,6 +40,10 @@ impl Clusters {
 
     pub fn end(&mut self, id: &JobId) -> Option<ClusterName> {
         self.held.remove(id).map(|(cluster, _)| cluster)
+    }
+
+    pub fn grow(&mut self, cluster: &str, cores: i64) {
+        self.capacity.insert(cluster.into(), cores * 1000);
     }
 
     fn free(&self, cluster: &ClusterName, gone: &[JobId]) -> i64 {
@@ -67,6 +73,7 @@ impl Places for Clusters {
     }
 
     fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName> {
+        self.could_hold_asked += 1;
         let open = self.capacity.iter().filter(|(_, cores)| asks(job) <= **cores);
         open.map(|(name, _)| name.clone()).collect()
     }

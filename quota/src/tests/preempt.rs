@@ -413,3 +413,44 @@ fn a_preemptor_keeps_the_age_of_its_claim() {
     let lines = fleet.plan_at(13_000);
     assert!(!taken || lines.iter().any(|line| line == "a1 starts on east"), "{lines:?}");
 }
+
+/// A job that waits for cells is no way around what a preemption has freed for another.
+#[test]
+fn what_victims_free_is_not_for_a_job_that_waits_elsewhere() {
+    let mut fleet = Fleet::new("root 5-5; a 2-5; b 3-5", "east 5");
+    fleet.run("borrower", "b", 4, 0, "east");
+    fleet.submit("owner", "a", 2, 0);
+    assert_eq!(fleet.plan_at(60_000), ["owner preempts borrower (Reclaim) for east"]);
+    let b = leaf(fleet.planner.tree(), "b");
+    let visits = |fleet: &Fleet, cores| {
+        fleet.planner.may_admit(&"visitor".into(), b, &cpu(cores), true, None).map_err(|why| match why {
+            NotAdmitted::Quota(verdict) => verdict.reason().to_owned(),
+            NotAdmitted::Reserved(holder) => holder.as_str().to_owned(),
+        })
+    };
+    assert_eq!(visits(&fleet, 4), Err("InsufficientQuota".to_owned()));
+    fleet.end("borrower");
+    assert_eq!(visits(&fleet, 4), Err("owner".to_owned()));
+    assert_eq!(visits(&fleet, 3), Ok(()));
+    assert_eq!(fleet.plan(), ["owner starts on east"]);
+    assert_eq!(visits(&fleet, 4), Err("InsufficientQuotaInParent".to_owned()));
+}
+
+#[test]
+fn a_job_that_waits_for_quota_is_not_told_of_each_preemptor_before_it() {
+    let mut fleet = Fleet::new("root 4-4; a 4-4; b 0-8", "east 4");
+    fleet.run("r1", "b", 2, 0, "east");
+    fleet.run("r2", "b", 2, 0, "east");
+    fleet.submit("later", "b", 2, 0);
+    assert_eq!(fleet.plan(), ["later waits: InsufficientQuotaInParent"]);
+    fleet.submit("p", "a", 4, 0);
+    assert!(fleet.plan()[0].starts_with("p preempts"));
+    // What the first victim frees is enough for the later job, and reserved.
+    fleet.end("r1");
+    assert_eq!(fleet.plan(), [""; 0]);
+    assert_eq!(reason_text(&fleet.planner.reason(&"later".into()).unwrap()), "Claimed by p");
+    fleet.end("r2");
+    assert_eq!(fleet.plan(), ["p starts on east"]);
+    fleet.submit("other", "b", 2, 0);
+    assert_eq!(fleet.plan(), [""; 0], "an equal of a job that was told");
+}

@@ -87,6 +87,29 @@ fn resources_nobody_can_ask_for_are_told() {
     assert_eq!(told, ["resource \"Memory\"", "resource \"gpu\""]);
 }
 
+#[test]
+fn fractions_of_what_comes_whole_are_told() {
+    let mut root = NodeSpec { name: "root".into(), ..NodeSpec::default() };
+    for (name, max) in
+        [(MAX_JOBS, "2.5"), ("cpu", "2.5"), ("nvidia.com/gpu", "1500m"), ("pods", "3.0"), ("memory", "2.5Gi")]
+    {
+        root.max.insert(name.into(), max.into());
+        root.min.insert(name.into(), max.into());
+    }
+    let (_, warnings) = QuotaTree::build(&root).unwrap();
+    let told: Vec<&str> =
+        warnings.iter().filter(|w| w.allowed.contains("whole")).map(|w| w.sentence.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "quota root, max[kube-queue/max-jobs]: found 2.5; allowed: a whole number; it counts as 3",
+            "quota root, max[nvidia.com/gpu]: found 1500m; allowed: a whole number; it counts as 2",
+            "quota root, min[kube-queue/max-jobs]: found 2.5; allowed: a whole number; it counts as 3",
+            "quota root, min[nvidia.com/gpu]: found 1500m; allowed: a whole number; it counts as 2",
+        ]
+    );
+}
+
 /// The quota tree of the user walkthrough.
 fn walkthrough() -> NodeSpec {
     let map =
@@ -197,7 +220,7 @@ fn a_leaf_takes_jobs_of_the_namespaces_it_names() {
     assert_eq!(admitted("narrow"), ["ns1", "ns5"]);
     assert_eq!(admitted("root/own"), ["ns3"], "by path as by name");
     let refused = may("shared", "ns3").unwrap_err();
-    assert!(refused.contains("root/shared, which takes no jobs of namespace \"ns3\""), "{refused}");
+    assert!(refused.contains("root/shared, which admits no jobs of namespace \"ns3\""), "{refused}");
     assert!(refused.ends_with("allowed: ns1, ns2, ns9"), "{refused}");
     let odd: Vec<&str> =
         warnings.iter().filter(|w| w.field.contains("submitter")).map(|w| w.found.as_str()).collect();

@@ -5,8 +5,9 @@
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::build::{duration_ms, flat_json_object};
-use super::{NodeId, QuotaTree, SUBMITTER_NAMESPACES, SUBMITTERS, TreeWarning};
+use super::model::{NodeId, QuotaTree, TreeWarning};
+use super::submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
+use super::values::{duration_ms, flat_json_object};
 
 /// A node's share of the parent's idle quota; default 1.
 pub(super) const WEIGHT: &str = "fleet.dev/weight";

@@ -1,6 +1,6 @@
 //! Deleted leaves that still have jobs.
 
-use super::{NodeId, QuotaTree, TreeNode};
+use super::model::{NodeId, QuotaTree, TreeNode};
 
 impl QuotaTree {
     /// Where to count a job whose leaf was at `path` in an older tree: the leaf of that path; or the nearest

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NodeId, QuotaTree, TreeWarning};
+use super::model::{NodeId, QuotaTree, TreeWarning};
 use crate::spec::NodeSpec;
 
 /// Namespaces whose jobs may name a leaf below this node, in addition to those that the leaf itself lists:

@@ -1,8 +1,9 @@
 //! Documented rules that a valid tree may break.
 
-use fleet_resources::quantity;
+use fleet_resources::{ResourceName, quantity};
 
-use super::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning, attributes};
+use super::attributes;
+use super::model::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning};
 use crate::spec::NodeSpec;
 
 /// Broken rules: each warning names node, field and values.
@@ -20,6 +21,7 @@ pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning
         }
     }
     unknown_resources(root, &mut found);
+    fractions(root, &mut found);
     for id in tree.ids() {
         min_above_max(tree, id, &mut found);
         children_above_parent(tree, id, &mut found);
@@ -51,6 +53,25 @@ fn unknown_resources(root: &NodeSpec, found: &mut Vec<TreeWarning>) {
                     OWN.join(", ")
                 );
                 found.push(TreeWarning::new(&path, field, &format!("resource {name:?}"), &allowed));
+            }
+        }
+        open.extend(spec.children.iter().map(|child| (child, format!("{path}/{}", child.name))));
+    }
+}
+
+/// Only cpu comes in fractions: of all else, a fraction counts as the next whole number.
+fn fractions(root: &NodeSpec, found: &mut Vec<TreeWarning>) {
+    let mut open = vec![(root, "root".to_owned())];
+    while let Some((spec, path)) = open.pop() {
+        for (field, amounts) in [("min", &spec.min), ("max", &spec.max)] {
+            for (name, text) in amounts.iter().filter(|(name, _)| *name != ResourceName::CPU) {
+                let milli = quantity::parse(ResourceName::CPU, text);
+                if milli.is_ok_and(|milli| milli % 1000 != 0)
+                    && let Ok(counts) = quantity::parse(name, text)
+                {
+                    let allowed = format!("a whole number; it counts as {}", quantity::format(name, counts));
+                    found.push(TreeWarning::new(&path, &format!("{field}[{name}]"), text, &allowed));
+                }
             }
         }
         open.extend(spec.children.iter().map(|child| (child, format!("{path}/{}", child.name))));

@@ -9,6 +9,28 @@ use crate::queue::{QueueInput, ROOT_QUEUE};
 /// Deepest queue below the root, as in Volcano's default.
 const MAX_QUEUE_DEPTH: usize = 5;
 
+/// Amounts of a queue beyond other amounts of the same queue.
+fn over_its_own(queue: &QueueInput) -> Option<String> {
+    let (capability, deserved) = (("capability", &queue.capability), ("deserved", &queue.deserved));
+    let guarantee = ("guarantee.resource", &queue.guarantee);
+    for ((field, amounts), (bound, most)) in
+        [(guarantee, capability), (guarantee, deserved), (deserved, capability)]
+    {
+        for (name, amount) in amounts.iter() {
+            let Some((_, most)) = most.iter().find(|(bounded, _)| *bounded == name) else { continue };
+            if amount > most {
+                let text = |amount: i64| fleet_resources::quantity::format(name.as_str(), amount);
+                return Some(format!(
+                    "field spec.{field}: found {} {name}; allowed: up to its {bound}, {}",
+                    text(amount),
+                    text(most)
+                ));
+            }
+        }
+    }
+    None
+}
+
 impl Cluster {
     /// What is wrong with a queue among the others, in one sentence.
     pub fn queue_problem(&self, id: QueueId) -> Option<String> {
@@ -18,6 +40,9 @@ impl Cluster {
         }
         if let Some(unreadable) = &queue.input.unreadable {
             return Some(unreadable.to_string());
+        }
+        if let Some(problem) = over_its_own(&queue.input) {
+            return Some(problem);
         }
         if let Some(problem) = self.hierarchy_problem(id) {
             return Some(problem);

@@ -166,7 +166,7 @@ fn nonsense_is_refused_with_what_was_found() {
     );
 }
 
-/// What depends on time is looked at in time, though nothing else happens.
+/// Decisions that depend on time are made in time, even without other events.
 #[test]
 fn no_timeout_waits_for_an_event() {
     let bed = |plugin: Plugin| {

@@ -124,6 +124,9 @@ fn amounts_over_those_above_and_paths_through_others_are_wrong() {
         "eager parent=middle des=c9",
         "sure parent=top gua=m9",
         "other parent=top cap=g4",
+        "bold cap=c2m8 des=c3",
+        "promising cap=m8 des=c2 gua=c3",
+        "rich cap=m8 gua=m9",
         "a tree=root/x:1/1",
         "b tree=root/x/y:1/1/1",
         "c tree=root/xy:1/1",
@@ -141,6 +144,15 @@ fn amounts_over_those_above_and_paths_through_others_are_wrong() {
         "field spec.deserved: found 9 cpu; allowed: up to the capability of top above it, 8"
     );
     assert!(said("sure").starts_with("field spec.guarantee.resource: found 9Gi memory"), "{}", said("sure"));
+    assert_eq!(said("bold"), "field spec.deserved: found 3 cpu; allowed: up to its capability, 2");
+    assert_eq!(
+        said("promising"),
+        "field spec.guarantee.resource: found 3 cpu; allowed: up to its deserved, 2"
+    );
+    assert_eq!(
+        said("rich"),
+        "field spec.guarantee.resource: found 9Gi memory; allowed: up to its capability, 8Gi"
+    );
     for fine in ["top", "middle", "fine", "other", "c"] {
         assert_eq!(said(fine), "", "{fine}");
     }

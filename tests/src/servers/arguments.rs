@@ -61,6 +61,23 @@ impl Layout<'_> {
     }
 }
 
+/// Controllers that every cluster has and that Fleet counts on: what clears up, and what lets nodes be used. Not those of
+/// workloads: tests bring their own kubelets, and the agent runs the jobs.
+const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,node-lifecycle-controller,\
+                           serviceaccount-controller,resourcequota-controller,disruption-controller,\
+                           clusterrole-aggregation-controller,persistentvolumeclaim-protection-controller";
+
+/// Arguments of `kube-controller-manager`, which reads a kubeconfig of an administrator.
+pub fn controller_manager(kubeconfig: &Path) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--controllers={CONTROLLERS}"),
+        "--leader-elect=false".to_string(),
+        // Nobody asks how it is.
+        "--secure-port=0".to_string(),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

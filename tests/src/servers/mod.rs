@@ -17,7 +17,7 @@ use kube::Client;
 pub use real::client as client_of;
 
 /// Variable that names the folder with `etcd` and `kube-apiserver`.
-pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
+pub const ASSETS: &str = crate::wait::REAL_SERVERS;
 
 /// Which API servers a test runs against.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +71,7 @@ impl ApiServers {
         let folder = PathBuf::from(folder);
         for binary in ["etcd", "kube-apiserver"] {
             if !folder.join(binary).is_file() {
-                bail!(
-                    "{ASSETS}={}: found no {binary} there; allowed is a folder with both",
-                    folder.display()
-                );
+                bail!("{ASSETS}={}: found no {binary} there; allowed: a folder with both", folder.display());
             }
         }
         Ok(Self::Real(folder))

@@ -21,7 +21,7 @@ use tokio::process::{Child, Command};
 
 use super::{
     Address,
-    arguments::Layout,
+    arguments::{self, Layout},
     credentials::{self, Credentials},
 };
 use crate::wait::{Look, wait_for};
@@ -30,9 +30,10 @@ use crate::wait::{Look, wait_for};
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The processes of one server and their folder. Both processes are killed when this is dropped, and die
+/// The processes of one server and their folder. The processes are killed when this is dropped, and die
 /// with the test's process group.
 pub struct Running {
+    _controllers: Option<Child>,
     _apiserver: Child,
     _etcd: Child,
     _folder: TempDir,
@@ -62,8 +63,25 @@ pub async fn start(assets: &Path, name: &str) -> anyhow::Result<(Running, Client
         })
     });
     ready.await.with_context(|| format!("{}: {}", log.display(), tail(&log)))?;
+    let controllers = controllers(assets, folder.path(), &kubeconfig)?;
     let address = Address { url, token: made.token, ca_pem: made.ca_pem, kubeconfig };
-    Ok((Running { _apiserver: apiserver, _etcd: etcd, _folder: folder }, client, address))
+    Ok((
+        Running { _controllers: controllers, _apiserver: apiserver, _etcd: etcd, _folder: folder },
+        client,
+        address,
+    ))
+}
+
+/// Starts `kube-controller-manager`, where the folder has one. Without it nothing is collected as garbage, namespaces are
+/// never gone and new nodes stay tainted.
+fn controllers(assets: &Path, folder: &Path, kubeconfig: &str) -> anyhow::Result<Option<Child>> {
+    const BINARY: &str = "kube-controller-manager";
+    if !assets.join(BINARY).is_file() {
+        return Ok(None);
+    }
+    let file = folder.join("controllers.kubeconfig");
+    std::fs::write(&file, kubeconfig).with_context(|| file.display().to_string())?;
+    spawn(assets, BINARY, arguments::controller_manager(&file), folder).map(Some)
 }
 
 /// A client of the server a kubeconfig names.

@@ -36,7 +36,7 @@ fn attempts(binding: &Value) -> Vec<(String, String)> {
 async fn wait_running_in(fleet: &TestFleet, job: &str, cluster: &str) -> anyhow::Result<Value> {
     fleet
         .wait_for(&format!("{job} to run in {cluster}"), async || {
-            let binding = fleet.binding(PYTORCH_JOB, job).await?;
+            let binding = fleet.binding(PYTORCH_JOB, job).await.unwrap_or_default();
             let there = binding["spec"]["clusters"][0]["name"] == cluster
                 && !binding["status"]["run"]["startedAt"].is_null()
                 && binding["status"]["run"]["epoch"] == binding["spec"]["epoch"];
@@ -107,7 +107,7 @@ async fn without_cluster_failover_a_job_runs_on_through_a_cut() -> anyhow::Resul
     fleet.link("east")?.cut();
     fleet
         .wait_for("the loss to be told", async || {
-            let binding = fleet.binding(PYTORCH_JOB, "a").await?;
+            let binding = fleet.binding(PYTORCH_JOB, "a").await.unwrap_or_default();
             let told = objects::condition(&binding, "ClusterReachable").cloned().unwrap_or_default();
             Ok(Look::at(told["reason"] == "ClusterNotReady", || binding["status"].to_string()))
         })

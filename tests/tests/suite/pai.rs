@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use fleet_kubesim::RunTime;
-use fleet_pai::state::State;
-use fleet_portal::{
+use fleet_openpai::{
     jobs::{self, JobError, Offers, Who},
     server::{HUB_PATIENCE, Server},
 };
+use fleet_pai::state::State;
 use fleet_tests::{FleetSpec, Look, TestFleet, objects};
 use serde_json::{Value, json};
 

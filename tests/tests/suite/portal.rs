@@ -14,17 +14,17 @@ use fleet_tests::{
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-struct Stage {
+pub struct Stage {
     fleet: Option<FleetProcess>,
     shell: Shell,
-    url: String,
-    token: String,
+    pub url: String,
+    pub token: String,
     folder: tempfile::TempDir,
     port: u16,
 }
 
 impl Stage {
-    async fn set(arguments: &[&str]) -> anyhow::Result<Self> {
+    pub async fn set(arguments: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("fleet-portal-").tempdir()?;
         let home = folder.path().join("home");
         let port = ports_in_a_row(4)?;
@@ -41,7 +41,7 @@ impl Stage {
         Ok(Self { fleet: Some(fleet), shell, url, token, folder, port })
     }
 
-    async fn apply(&self, file: &str) -> anyhow::Result<()> {
+    pub async fn apply(&self, file: &str) -> anyhow::Result<()> {
         let path = repository().join(file).display().to_string();
         let kubectl = Kubectl::find().context("no kubectl on PATH, and FLEET_KUBECTL does not name one")?;
         let said = self.shell.run(&kubectl, &["apply", "-f", &path]).await?;
@@ -49,19 +49,36 @@ impl Stage {
         Ok(())
     }
 
-    async fn sign_in(&self, browser: &Browser) -> anyhow::Result<()> {
-        browser.open(&format!("{}/jobs", self.url)).await?;
-        browser.write("#token", &self.token).await?;
-        browser.click("button.primary").await?;
-        browser.until_it_says("Signed in as").await
+    /// A fleet with something on every page.
+    async fn apply_demo(&self) -> anyhow::Result<()> {
+        for file in ["cells", "fleet", "cell-jobs"] {
+            self.apply(&format!("examples/portal/{file}.yaml")).await?;
+        }
+        Ok(())
     }
 
-    async fn end(mut self) -> anyhow::Result<()> {
+    async fn sign_in(&self, browser: &Browser) -> anyhow::Result<()> {
+        sign_in(browser, &self.url, &self.token).await
+    }
+
+    pub async fn end(mut self) -> anyhow::Result<()> {
         match self.fleet.take() {
             Some(fleet) => fleet.interrupt().await.map(|_| ()),
             None => Ok(()),
         }
     }
+}
+
+pub async fn sign_in(browser: &Browser, url: &str, token: &str) -> anyhow::Result<()> {
+    browser.open(&format!("{url}/jobs")).await?;
+    browser.write("#token", token).await?;
+    browser.click("button.primary").await?;
+    browser.until_it_says("Signed in as").await
+}
+
+pub async fn sign_out(browser: &Browser) -> anyhow::Result<()> {
+    browser.follow("form.user button").await?;
+    browser.find("#token").await.map(|_| ())
 }
 
 /// Fills in the form for a job of one master.
@@ -74,7 +91,7 @@ async fn submit(browser: &Browser, url: &str, name: &str) -> anyhow::Result<()> 
     browser.until_it_says("Its life").await
 }
 
-async fn until_state(browser: &Browser, state: &str) -> anyhow::Result<()> {
+pub async fn until_state(browser: &Browser, state: &str) -> anyhow::Result<()> {
     let script = "return document.querySelector('h1 .badge')?.textContent ?? ''";
     wait_for(&format!("the page to show the state {state}"), WITHIN, async || {
         let seen = browser.run(script).await?;
@@ -127,9 +144,22 @@ async fn a_job_is_submitted_watched_and_stopped_in_a_browser() -> anyhow::Result
     browser.click("button[value=create]").await?;
     until_state(&browser, "Running").await?;
     browser.until_it_says("endless-master-0").await?;
+    // The member serves what the pod has written.
+    let page = browser.client.current_url().await?;
+    browser.follow("a[aria-label='Log of endless-master-0']").await?;
+    browser.until_it_says("is simulated and writes no log").await?;
+    browser.open(page.as_str()).await?;
+    // What it was made of stands in the form again, or in the editor where the form cannot say it.
+    browser.follow("a[href^='/submit?clone=']").await?;
+    let text = browser.run("return document.querySelector('#yaml')?.value ?? ''").await?;
+    assert!(text.as_str().is_some_and(|text| text.contains("sim.fleet.dev/runtime")), "{text}");
+    browser.open(&format!("{}/submit?clone=default%2Fpytorchjobs.kubeflow.org%2Ffirst", stage.url)).await?;
+    let filled = "return [...document.querySelectorAll('#name, #role0-image, #role0-gpus')].map((field) => field.value)";
+    let filled = browser.run(filled).await?;
+    assert_eq!(filled, serde_json::json!(["", "registry.example.com/training/pytorch:v1", "8"]));
     browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
     browser.click("input[name=job]").await?;
-    browser.click("button.danger").await?;
+    browser.follow("button.danger").await?;
     browser.open(&format!("{}/jobs/default/pytorchjobs.kubeflow.org/endless", stage.url)).await?;
     until_state(&browser, "Stopped").await?;
 
@@ -162,23 +192,118 @@ async fn a_page_says_that_the_portal_is_away_and_comes_back() -> anyhow::Result<
     stage.end().await
 }
 
+/// axe-core of npm, which `.ci/run` fetches; without it the test says so and passes.
+pub fn axe() -> Option<String> {
+    let named = std::env::var_os("FLEET_AXE").filter(|named| !named.is_empty()).map(PathBuf::from);
+    let file = named.unwrap_or_else(|| repository().join("target/ci/axe/node_modules/axe-core/axe.min.js"));
+    let read = std::fs::read_to_string(&file).ok();
+    if read.is_none() {
+        eprintln!("skipped: FLEET_AXE does not name axe.min.js, and {} is not there", file.display());
+    }
+    read
+}
+
+const PAGES: [(&str, &str); 11] = [
+    ("home", "/"),
+    ("queues", "/queues"),
+    ("queue", "/queues/root/research"),
+    ("jobs", "/jobs"),
+    ("job-running", "/jobs/research/pytorchjobs.kubeflow.org/wide-1"),
+    ("job-waiting", "/jobs/research/pytorchjobs.kubeflow.org/wide-6"),
+    ("clusters", "/clusters"),
+    ("virtual-clusters", "/virtual-clusters"),
+    ("configuration", "/virtual-clusters/configuration"),
+    ("submit", "/submit"),
+    ("administration", "/administration?join=north"),
+];
+/// Beside those with a picture.
+const MORE: [&str; 10] = [
+    "/administration",
+    "/submit?mode=yaml",
+    "/submit?clone=research%2Fpytorchjobs.kubeflow.org%2Fwide-1",
+    "/submit?clone=research%2Fpytorchjobs.kubeflow.org%2Fwide-1&mode=yaml",
+    "/jobs/research/pytorchjobs.kubeflow.org/wide-1/logs/wide-1-master-0",
+    "/jobs?state=Waiting&sort=priority",
+    "/jobs?text=none-has-this-name",
+    "/nothing",
+    "/queues/root/none",
+    "/time",
+];
+
+/// What axe-core finds wrong with the page.
+pub async fn violations(browser: &Browser, axe: &str) -> anyhow::Result<Vec<String>> {
+    browser.run(axe).await?;
+    let script = "const done = arguments[arguments.length - 1]; \
+                  axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), nodes: []}]))";
+    let found = browser.client.execute_async(script, Vec::new()).await?;
+    let found = found.as_array().context("a list of violations")?;
+    let tell = |one: &serde_json::Value| {
+        let nodes = one["nodes"].as_array().into_iter().flatten().take(3);
+        let nodes: Vec<String> =
+            nodes.map(|node| format!("    {} ({})", node["html"], node["failureSummary"])).collect();
+        format!("{}: {}\n{}", one["id"], one["help"], nodes.join("\n"))
+    };
+    Ok(found.iter().map(tell).collect())
+}
+
+/// Every page, light and dark, after the rules of axe-core.
+#[tokio::test]
+async fn the_rules_of_accessibility_find_nothing() -> anyhow::Result<()> {
+    let Some(axe) = axe() else { return Ok(()) };
+    let stage = Stage::set(&["--nodes", "12", "--runtime", "forever"]).await?;
+    stage.apply_demo().await?;
+    let mut wrong = Vec::new();
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        let browser = Browser::start(scheme).await?;
+        let mut judge = async |what: &str| -> anyhow::Result<()> {
+            let found = violations(&browser, &axe).await?;
+            wrong.extend(found.into_iter().map(|one| format!("{what}, {}: {one}", scheme.name())));
+            Ok(())
+        };
+        browser.open(&stage.url).await?;
+        browser.find("#token").await?;
+        judge("sign-in").await?;
+        // The rules are at work: a picture without a text is found.
+        browser.run("document.body.append(document.createElement('img'))").await?;
+        let found = violations(&browser, &axe).await?;
+        anyhow::ensure!(found.iter().any(|one| one.contains("image-alt")), "{found:?}");
+        browser.run("document.querySelector('img').remove()").await?;
+        browser.write("#token", "nonsense").await?;
+        browser.click("button.primary").await?;
+        browser.until_it_says("The hub does not know this token").await?;
+        judge("sign-in, refused").await?;
+        stage.sign_in(&browser).await?;
+        browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
+        browser.until_it_says("wide-1").await?;
+        for path in PAGES.iter().map(|(_, path)| path).chain(&MORE) {
+            browser.open(&format!("{}{path}", stage.url)).await?;
+            browser.find("main h1").await?;
+            browser.run("for (const one of document.querySelectorAll('details')) one.open = true").await?;
+            judge(path).await?;
+        }
+        browser.open(&format!("{}/submit", stage.url)).await?;
+        browser.write("#name", "Train!").await?;
+        browser.click("button[value=check]").await?;
+        browser.until_it_says("This cannot be submitted").await?;
+        judge("submit, refused").await?;
+        browser.write("#name", "good").await?;
+        browser.write("#role0-image", "registry.example.com/training/pytorch:v1").await?;
+        browser.click("button[value=check]").await?;
+        browser.until_it_says("The hub would take it").await?;
+        judge("submit, checked").await?;
+        browser.client.clone().close().await?;
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
+    stage.end().await
+}
+
 /// Pages with something on them, light and dark.
 #[tokio::test]
 async fn screenshots() -> anyhow::Result<()> {
     let Some(folder) = std::env::var_os("FLEET_SCREENSHOTS").map(PathBuf::from) else { return Ok(()) };
     std::fs::create_dir_all(&folder)?;
     let stage = Stage::set(&["--nodes", "12", "--runtime", "90s"]).await?;
-    stage.apply("examples/portal/fleet.yaml").await?;
-    let pages = [
-        ("home", "/"),
-        ("queues", "/queues"),
-        ("queue", "/queues/root/research"),
-        ("jobs", "/jobs"),
-        ("job-running", "/jobs/research/pytorchjobs.kubeflow.org/wide-1"),
-        ("job-waiting", "/jobs/research/pytorchjobs.kubeflow.org/wide-6"),
-        ("clusters", "/clusters"),
-        ("submit", "/submit"),
-    ];
+    stage.apply_demo().await?;
     for scheme in [Scheme::Light, Scheme::Dark] {
         let browser = Browser::start(scheme).await?;
         browser.open(&stage.url).await?;
@@ -187,9 +312,13 @@ async fn screenshots() -> anyhow::Result<()> {
         stage.sign_in(&browser).await?;
         browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
         browser.until_it_says("wide-1").await?;
-        for (name, path) in pages {
+        browser.until_it_says("recognise").await?;
+        for (name, path) in PAGES {
             browser.open(&format!("{}{path}", stage.url)).await?;
             browser.find("main h1").await?;
+            browser
+                .run("for (const one of document.querySelectorAll('details:not(#yaml)')) one.open = true")
+                .await?;
             browser.draw(&folder.join(format!("{name}-{}.png", scheme.name()))).await?;
         }
         browser.client.clone().close().await?;

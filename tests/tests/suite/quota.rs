@@ -128,7 +128,7 @@ async fn four_namespaces_share_forty_cores() -> anyhow::Result<()> {
         for attempt in binding["status"]["attempts"].as_array().into_iter().flatten() {
             assert_eq!(attempt["reason"], "Preempted", "{attempt}");
             let message = attempt["message"].as_str().unwrap_or_default();
-            assert!(message.contains("(Reclaim)") && message.contains("makes room for ns"), "{message}");
+            assert!(message.contains("(Reclaim)") && message.contains("preempted by ns"), "{message}");
             preempted += 1;
         }
     }
@@ -271,10 +271,7 @@ async fn by_fair_share_the_heavier_leaf_takes_from_the_larger_borrower() -> anyh
     for binding in objects::list(&fleet.hub(), BINDING).await? {
         for attempt in binding["status"]["attempts"].as_array().into_iter().flatten() {
             let message = attempt["message"].as_str().unwrap_or_default();
-            assert!(
-                message.contains("makes room for a/wide") && message.contains("(FairShare)"),
-                "{message}"
-            );
+            assert!(message.contains("preempted by a/wide") && message.contains("(FairShare)"), "{message}");
             told.push(binding["metadata"]["namespace"].clone());
         }
     }

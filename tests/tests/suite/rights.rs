@@ -44,7 +44,7 @@ fn body(value: Value) -> DynamicObject {
 fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 403 => {}
-        other => panic!("{what}: found {other:?}, allowed is 403"),
+        other => panic!("{what}: found {other:?}; allowed: 403"),
     }
 }
 
@@ -52,7 +52,7 @@ fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
 fn denied<T: std::fmt::Debug>(what: &str, policy: &str, answer: Result<T, kube::Error>) {
     match answer {
         Err(kube::Error::Api(status)) if status.message.contains(policy) => {}
-        other => panic!("{what}: found {other:?}, allowed is a refusal by {policy}"),
+        other => panic!("{what}: found {other:?}; allowed: a refusal by {policy}"),
     }
 }
 
@@ -384,7 +384,7 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
     objects::create(&a, &job("into-closed", "team-a", "closed")).await?;
     let told = waits("into-closed", "team-a", "NotAdmittedToQueue").await?;
     let message = told["message"].as_str().unwrap_or_default();
-    assert!(message.contains("root/closed, which takes no jobs of namespace \"team-a\""), "{message}");
+    assert!(message.contains("root/closed, which admits no jobs of namespace \"team-a\""), "{message}");
     assert!(message.contains("allowed: team-closed"), "{message}");
     objects::create(&b, &job("into-shared", "team-b", "shared")).await?;
     waits("into-shared", "team-b", "NotAdmittedToQueue").await?;
@@ -454,7 +454,8 @@ async fn the_charts_roles_are_all_that_controller_and_agents_need() -> anyhow::R
     objects::get(&controller, RESERVATION, "fleet-east", "a-pytorchjob-1").await?;
     fleet.delete(PYTORCH_JOB, "default", "a").await?;
     fleet.wait_gone(BINDING, "default", "a-pytorchjob").await?;
-    let text = metrics.text();
+    let mut text = String::new();
+    fleet_metrics::Exposed::write(&metrics, &mut text);
     assert!(text.contains("fleet_writes_forbidden_total 0"), "{text}");
     fleet.finish().await
 }

@@ -9,6 +9,7 @@ use fleet_tests::{
     FleetSpec, Look, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BATCH_JOB, BINDING, CONFIG_MAP, POD, PYTORCH_JOB},
+    wait_for,
 };
 use serde_json::{Value, json};
 
@@ -93,7 +94,7 @@ async fn an_override_starts_no_second_run_and_gives_no_quota() -> anyhow::Result
     fleet.apply(&overrides("more", more)).await?;
     fleet
         .wait_for("the change to wait for the next run", async || {
-            let binding = fleet.binding(PYTORCH_JOB, "a").await?;
+            let binding = fleet.binding(PYTORCH_JOB, "a").await.unwrap_or_default();
             let pending = objects::condition(&binding, "EditPending").cloned().unwrap_or_default();
             let told = pending["status"] == "True"
                 && pending["message"].as_str().is_some_and(|m| m.contains("spec.pytorchReplicaSpecs"));
@@ -272,7 +273,7 @@ async fn a_job_that_is_too_large_says_so() -> anyhow::Result<()> {
     }
     fleet.apply(&Job::pytorch("a").container(json!({"envFrom": from})).manifest()).await?;
     let message = wait_waiting(&fleet, "a", "WorkloadTooLarge").await?;
-    assert!(message.contains("its 5 dependencies") && message.contains("allowed are 1200000"), "{message}");
+    assert!(message.contains("its 5 dependencies") && message.contains("allowed: 1200000"), "{message}");
     let binding = fleet.binding(PYTORCH_JOB, "a").await?;
     assert_eq!(binding["spec"]["epoch"], 0, "{binding:#}");
     fleet.finish().await
@@ -297,5 +298,67 @@ async fn pods_keep_the_security_level_of_their_namespace() -> anyhow::Result<()>
     fleet.apply(&Job::pytorch("b").manifest()).await?;
     wait_waiting(&fleet, "b", "PodSecurityViolation").await?;
     assert_eq!(fleet.member_objects(POD).await?, []);
+    fleet.finish().await
+}
+
+/// What the account `fleet` of namespace `default` may do in a member.
+fn grant(rules: Value) -> [Value; 2] {
+    let api = "rbac.authorization.k8s.io";
+    let meta = json!({"name": "fleet", "namespace": "default"});
+    [
+        json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": meta, "rules": rules}),
+        json!({"apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": "fleet"},
+            "subjects": [{"kind": "ServiceAccount", "name": "fleet", "namespace": "default"}]}),
+    ]
+}
+
+/// The member's own roles decide what is applied under an account of the namespace, and no more than that: what Fleet has
+/// made there it takes away by its own right.
+#[tokio::test]
+async fn the_roles_of_a_members_account_bound_what_is_applied_there() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x4").impersonating("fleet").start().await?;
+    let member = fleet.member("east")?;
+    fleet.apply(&gang_policy(Queueing::AtOnce)).await?;
+    fleet.apply(&Job::pytorch("train").runs("forever").manifest()).await?;
+    let binding = fleet.wait_reason(PYTORCH_JOB, "train", "NotPermitted").await?;
+    let waits = objects::condition(&binding, "Scheduled").cloned().unwrap_or_default();
+    let told = waits["message"].as_str().unwrap_or_default();
+    let right = "create pytorchjobs.kubeflow.org";
+    for part in [
+        format!(
+            "system:serviceaccount:default:fleet (--impersonate) may not {right} in namespace default of the member"
+        ),
+        "allowed with a role for ServiceAccount default/fleet that has create on pytorchjobs.kubeflow.org"
+            .to_owned(),
+    ] {
+        anyhow::ensure!(told.contains(&part), "{told}");
+    }
+    let attempts = &binding["status"]["attempts"];
+    assert_eq!(
+        (&attempts[0]["reason"], attempts.as_array().map(Vec::len)),
+        (&json!("NotPermitted"), Some(1))
+    );
+    for granted in grant(
+        json!([{"apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["create", "patch"]}]),
+    ) {
+        objects::apply(&member, &granted).await?;
+    }
+    let long = Duration::from_secs(60);
+    wait_for("the job to run where it is permitted now", long, async || {
+        let state = fleet.job_state(PYTORCH_JOB, "train").await?;
+        Ok(Look::at(state == "Running", || state.clone()))
+    })
+    .await?;
+    // Whatever becomes of the account, a run that is over goes.
+    objects::delete(&member, objects::ROLE_BINDING, "default", "fleet").await?;
+    fleet.delete(PYTORCH_JOB, "default", "train").await?;
+    fleet
+        .wait_for("the member to be clean", async || {
+            let left = objects::list(&member, PYTORCH_JOB).await?.len()
+                + objects::list(&member, objects::POD).await?.len();
+            Ok(Look::at(left == 0, || left.to_string()))
+        })
+        .await?;
     fleet.finish().await
 }

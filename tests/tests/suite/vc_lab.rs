@@ -197,6 +197,13 @@ async fn two_virtual_clusters_by_hand() -> anyhow::Result<()> {
         let table = said.table();
         let row = ["ALLOCATION", "GPU", "BAD", "LENT", "BORROWED"].map(|column| table.cell("vc1", column));
         assert_eq!(row, ["100%", "1/1", "0", "0", "0"], "{said}");
+        let right = |said: &Said| {
+            let cell = |column| said.table().cell("vc1", column).to_owned();
+            let first = cell("FIRST");
+            [cell("POLICY"), cell("WAITING"), cell("ADMITTED")] == ["Priority", "3", "1"]
+                && first.starts_with("bob-job-config-0")
+        };
+        kubectl.until("get queue -n kube-queue -o wide", WITHIN, right).await?;
         let said = kubectl.ok("get cellconfigurations").await?;
         assert_eq!(said.table().cell("cells", "VALID"), "True", "{said}");
     }
@@ -217,6 +224,12 @@ async fn two_virtual_clusters_by_hand() -> anyhow::Result<()> {
     lab.runs_on(&low, &["hostname-dan"]).await?;
     let detail = lab.job(&low).await?["jobStatus"].clone();
     assert_eq!((&detail["retries"], &detail["retryDetails"]["platform"]), (&1.into(), &1.into()), "{detail}");
+    let ended = &detail["retryHistory"][0];
+    assert_eq!(
+        (&ended["exitCode"], &ended["exitPhrase"]),
+        (&(-101).into(), &"PodExternalDeleted".into()),
+        "{detail}"
+    );
     lab.stop(&low).await?;
 
     // Experiment: opportunistic jobs use what is idle, and leave it to its owner.
@@ -237,8 +250,7 @@ async fn two_virtual_clusters_by_hand() -> anyhow::Result<()> {
     lab.waits(&oppo, "insufficient capacity in the physical cluster").await?;
     lab.stop(&prod).await?;
     lab.runs_on(&oppo, &["hostname-dan"]).await?;
-    let listed = lab.ok("pai list --state running").await?;
-    assert!(listed.contains("owner") && listed.contains("job-config-4"), "{listed}");
+    lab.until("pai list --state running", &["owner", "job-config-4"]).await?;
     for id in ["alice~owner", &oppo] {
         lab.stop(id).await?;
     }
@@ -253,7 +265,7 @@ async fn one_virtual_cluster_by_hand() -> anyhow::Result<()> {
     let prod = lab.submit("alice", 3).await?;
     lab.runs_on(&prod, &["hostname-dan"]).await?;
     let said = lab.configure(ONE).await?;
-    for words in ["virtual clusters removed: vc1", "alice-job-config-3", "All of them go on running."] {
+    for words in ["virtual clusters removed: vc1", "alice-job-config-3", "All of them keep running."] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
     lab.runs_on(&prod, &["hostname-dan"]).await?;

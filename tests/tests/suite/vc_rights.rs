@@ -2,7 +2,7 @@
 
 use fleet_api::{names, yaml};
 use fleet_kubesim::RunTime;
-use fleet_portal::{
+use fleet_openpai::{
     jobs::{self, Offers, Who},
     server::{HUB_PATIENCE, Server},
 };
@@ -148,7 +148,7 @@ where
 {
     match answer {
         Err(error) if format!("{error:#}").contains(policy) => {}
-        other => panic!("{what}: found {other:?}, allowed is a refusal by {policy}"),
+        other => panic!("{what}: found {other:?}; allowed: a refusal by {policy}"),
     }
 }
 
@@ -166,12 +166,12 @@ async fn a_virtual_cluster_takes_jobs_of_those_it_names() -> anyhow::Result<()> 
     let told = lab.waits(BATCH_JOB, "team-c", "foreign", REASON).await?;
     assert_eq!(
         told,
-        "virtual cluster default takes no jobs of namespace \"team-c\"; allowed: team-a, team-b"
+        "virtual cluster default admits no jobs of namespace \"team-c\"; allowed: team-a, team-b"
     );
     objects::create(b, &job("proud", "team-b", "default", "prod", 1)).await?;
     let told = lab.waits(BATCH_JOB, "team-b", "proud", REASON).await?;
     assert!(
-        told.contains("takes only opportunistic jobs of namespace \"team-b\", found class prod"),
+        told.contains("admits only opportunistic jobs of namespace \"team-b\", found class prod"),
         "{told}"
     );
     objects::create(b, &job("modest", "team-b", "default", "oppo", 1)).await?;
@@ -206,7 +206,7 @@ async fn a_virtual_cluster_takes_jobs_of_those_it_names() -> anyhow::Result<()> 
     let offers = Offers::read(&server).await?;
     let refused = jobs::submit(&server, file, who, &offers, 0).await.expect_err("a stranger's");
     assert_eq!((refused.status(), refused.code()), (403, "ForbiddenUserError"), "{refused}");
-    assert!(refused.to_string().contains("virtual cluster vc1 takes no jobs of user"), "{refused}");
+    assert!(refused.to_string().contains("virtual cluster vc1 admits no jobs of user"), "{refused}");
     objects::create(a, &job("own", "team-a", "vc1", "prod", 1)).await?;
     lab.runs_on("own", &["hostname-dan"]).await?;
     // Who is not named changes nothing of it that matters, and anything else.
@@ -223,7 +223,7 @@ async fn a_virtual_cluster_takes_jobs_of_those_it_names() -> anyhow::Result<()> 
     lab.configure(closed).await?;
     objects::create(a, &job("later", "team-a", "vc1", "prod", 1)).await?;
     let told = lab.waits(BATCH_JOB, "team-a", "later", REASON).await?;
-    assert_eq!(told, "virtual cluster vc1 takes no jobs of namespace \"team-a\"; allowed: none");
+    assert_eq!(told, "virtual cluster vc1 admits no jobs of namespace \"team-a\"; allowed: none");
     lab.runs_on("own", &["hostname-dan"]).await?;
     lab.configure(rules()).await?;
     lab.waits(BATCH_JOB, "team-a", "later", "InsufficientCells").await?;
@@ -369,7 +369,7 @@ async fn a_leaf_is_no_way_into_a_virtual_cluster() -> anyhow::Result<()> {
     let of_class = Job::batch("c").namespace("team-c").manifest();
     objects::create(&lab.fleet.hub(), &of_class).await?;
     let told = lab.waits(BATCH_JOB, "team-c", "c", REASON).await?;
-    assert!(told.contains("takes no jobs of namespace \"team-c\""), "{told}");
+    assert!(told.contains("admits no jobs of namespace \"team-c\""), "{told}");
     let own = Job::batch("own").namespace("team-a").label(label, "gpu").manifest();
     objects::create(&lab.a, &own).await?;
     lab.runs_on("own", &["hostname-dan"]).await?;

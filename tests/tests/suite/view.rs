@@ -109,7 +109,18 @@ async fn the_view_is_for_those_whom_the_hub_lets_read_it() -> anyhow::Result<()>
         .flat_map(|(labels, _)| labels.split(','))
         .filter_map(|label| label.split_once('=').map(|(name, _)| name))
         .collect();
-    let allowed = BTreeSet::from(["queue", "reason", "rule", "invariant", "le"]);
+    let allowed = BTreeSet::from([
+        "queue",
+        "reason",
+        "rule",
+        "invariant",
+        "le",
+        "cluster",
+        "resource",
+        "unit",
+        "process",
+        "version",
+    ]);
     assert!(labels.is_subset(&allowed), "{labels:?}");
     assert_eq!(get(address, "/healthz", "").await?.1, "ok");
 

@@ -2,35 +2,36 @@
 
 use std::path::PathBuf;
 
-use fleet_api::yaml;
+use fleet_api::{names, yaml};
 use fleet_kubesim::RunTime;
-use fleet_pai::state::State;
-use fleet_portal::{
+use fleet_openpai::{
     jobs::{self, Offers, Who},
     server::{HUB_PATIENCE, Server},
 };
+use fleet_pai::state::State;
 use fleet_tests::{
     FleetSpec, Look, TestFleet,
     fleet::Part,
-    objects::{self, CELL_CONFIGURATION as CONFIGURATION, RESERVATION, VIRTUAL_CLUSTER},
+    jobs::{Job, Queueing, gang_policy},
+    objects::{self, CELL_CONFIGURATION as CONFIGURATION, Kind, RESERVATION, VIRTUAL_CLUSTER},
 };
 use serde_json::{Value, json};
 
-const ISOLATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
+pub(crate) const ISOLATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
 const BIND_INFO: &str = "hivedscheduler.microsoft.com/pod-bind-info";
-const TWO: &str = "two-virtual-clusters.yaml";
-const ONE: &str = "one-virtual-cluster.yaml";
+pub(crate) const TWO: &str = "two-virtual-clusters.yaml";
+pub(crate) const ONE: &str = "one-virtual-cluster.yaml";
 
 fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/hived").join(name)
 }
 
-fn read(name: &str) -> String {
+pub(crate) fn read(name: &str) -> String {
     std::fs::read_to_string(example(name)).expect("a file of the lab")
 }
 
 /// The lab's file as the object's spec.
-fn configuration(file: &str) -> Value {
+pub(crate) fn configuration(file: &str) -> Value {
     let wrapped: Value = yaml::read(&read(file)).expect("YAML");
     let text = wrapped["hivedscheduler"]["config"].as_str().expect("its text");
     let spec: Value = yaml::read(text).expect("YAML");
@@ -39,7 +40,7 @@ fn configuration(file: &str) -> Value {
 }
 
 /// The lab: two workers with one GPU each.
-async fn lab(file: &str, run_time: RunTime) -> anyhow::Result<TestFleet> {
+pub(crate) async fn lab(file: &str, run_time: RunTime) -> anyhow::Result<TestFleet> {
     let spec = FleetSpec::of("lab 2x1").nodes(&["hostname-carol", "hostname-dan"]).run_time(run_time);
     let fleet = spec.start().await?;
     fleet.apply_file(&example("policy.yaml")).await?;
@@ -47,7 +48,7 @@ async fn lab(file: &str, run_time: RunTime) -> anyhow::Result<TestFleet> {
     Ok(fleet)
 }
 
-async fn configure(fleet: &TestFleet, file: &str) -> anyhow::Result<()> {
+pub(crate) async fn configure(fleet: &TestFleet, file: &str) -> anyhow::Result<()> {
     fleet.apply(&configuration(file)).await?;
     fleet
         .wait_for("the nodes to be good cells", async || {
@@ -64,28 +65,28 @@ async fn configure(fleet: &TestFleet, file: &str) -> anyhow::Result<()> {
         .await
 }
 
-fn server(fleet: &TestFleet) -> Server {
+pub(crate) fn server(fleet: &TestFleet) -> Server {
     Server { client: fleet.hub(), name: "hub".into(), url: "the hub".into(), patience: HUB_PATIENCE }
 }
 
 /// Submits one of the lab's files; returns the job's id.
-async fn submit(fleet: &TestFleet, user: &str, number: usize) -> anyhow::Result<String> {
+pub(crate) async fn submit(fleet: &TestFleet, user: &str, number: usize) -> anyhow::Result<String> {
     submit_text(fleet, user, &read(&format!("jobs/job-config-{number}.yaml"))).await
 }
 
-async fn submit_text(fleet: &TestFleet, user: &str, text: &str) -> anyhow::Result<String> {
+pub(crate) async fn submit_text(fleet: &TestFleet, user: &str, text: &str) -> anyhow::Result<String> {
     let who = Who { user, namespace: "default" };
     let server = server(fleet);
     let offers = Offers::read(&server).await?;
     Ok(jobs::submit(&server, text, who, &offers, 1_700_000_000_000).await?.id)
 }
 
-async fn job(fleet: &TestFleet, id: &str) -> anyhow::Result<jobs::Run> {
+pub(crate) async fn job(fleet: &TestFleet, id: &str) -> anyhow::Result<jobs::Run> {
     Ok(jobs::newest(&server(fleet), Some("default"), id).await?)
 }
 
 /// Waits until the pods of a job that run are exactly on these nodes.
-async fn runs_on(fleet: &TestFleet, id: &str, nodes: &[&str]) -> anyhow::Result<Vec<Value>> {
+pub(crate) async fn runs_on(fleet: &TestFleet, id: &str, nodes: &[&str]) -> anyhow::Result<Vec<Value>> {
     fleet
         .wait_for(&format!("{id} to run on {nodes:?}"), async || {
             let run = job(fleet, id).await?;
@@ -105,7 +106,7 @@ async fn runs_on(fleet: &TestFleet, id: &str, nodes: &[&str]) -> anyhow::Result<
 }
 
 /// Waits until the job waits, for a reason that contains this.
-async fn waits(fleet: &TestFleet, id: &str, why: &str) -> anyhow::Result<()> {
+pub(crate) async fn waits(fleet: &TestFleet, id: &str, why: &str) -> anyhow::Result<()> {
     fleet
         .wait_for(&format!("{id} to wait: {why}"), async || {
             let run = job(fleet, id).await?;
@@ -117,7 +118,7 @@ async fn waits(fleet: &TestFleet, id: &str, why: &str) -> anyhow::Result<()> {
         .await
 }
 
-async fn stop(fleet: &TestFleet, id: &str) -> anyhow::Result<()> {
+pub(crate) async fn stop(fleet: &TestFleet, id: &str) -> anyhow::Result<()> {
     let run = job(fleet, id).await?;
     jobs::stop(&server(fleet), &run).await?;
     Ok(())
@@ -340,5 +341,105 @@ async fn other_jobs_and_the_members_own_pods_stay_off_cells() -> anyhow::Result<
     assert!(pod["spec"]["nodeName"].is_null(), "{}", pod["spec"]);
     stop(&fleet, &prod).await?;
     stop(&fleet, &id).await?;
+    fleet.finish().await
+}
+
+/// A job of two pods of this kind in the lab's one virtual cluster, each of which starts as it gets its cell.
+fn one_by_one(kind: Kind, name: &str) -> Value {
+    let job = match kind.kind {
+        "PyTorchJob" => Job::pytorch(name),
+        "TFJob" => Job::tensorflow(name),
+        "MPIJob" => Job::mpi(name),
+        _ => Job::batch(name).workers(2),
+    };
+    let mut job = job.label(names::VIRTUAL_CLUSTER_LABEL, "default").runs("forever").manifest();
+    job["metadata"]["annotations"][names::GANG_ALLOCATION_ANNOTATION] = json!("false");
+    job
+}
+
+/// Waits until the job's pods that run are exactly on these nodes, each with its device.
+async fn pods_on(fleet: &TestFleet, name: &str, nodes: &[&str]) -> anyhow::Result<()> {
+    fleet
+        .wait_for(&format!("{name} to run on {nodes:?}"), async || {
+            let pods = fleet.pods_of(name).await?;
+            let running = pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Running");
+            let mut found: Vec<&str> =
+                running.clone().filter_map(|(_, pod)| pod["spec"]["nodeName"].as_str()).collect();
+            found.sort_unstable();
+            let mut marked = running.map(|(_, pod)| &pod["metadata"]["annotations"][ISOLATION]);
+            Ok(Look::at(found == nodes && marked.all(|mark| mark == "0"), || format!("{pods:?}")))
+        })
+        .await
+}
+
+#[tokio::test]
+async fn pods_of_jobs_of_every_kind_start_one_by_one_where_the_job_asks_for_it() -> anyhow::Result<()> {
+    let fleet = lab(ONE, RunTime::Forever).await?;
+    fleet.apply(&gang_policy(Queueing::AtOnce)).await?;
+    let first =
+        Job::pytorch("first").workers(0).label(names::VIRTUAL_CLUSTER_LABEL, "default").runs("forever");
+    for kind in [objects::PYTORCH_JOB, objects::TF_JOB, objects::MPI_JOB, objects::BATCH_JOB] {
+        fleet.apply(&first.manifest()).await?;
+        pods_on(&fleet, "first", &["hostname-carol"]).await?;
+        fleet.apply(&one_by_one(kind, "pair")).await?;
+        pods_on(&fleet, "pair", &["hostname-dan"]).await?;
+        fleet.delete(objects::PYTORCH_JOB, "default", "first").await?;
+        pods_on(&fleet, "pair", &["hostname-carol", "hostname-dan"]).await?;
+        fleet.delete(kind, "default", "pair").await?;
+        fleet
+            .wait_for("the member to let go", async || {
+                let works = objects::list(&fleet.hub(), objects::WORK).await?;
+                Ok(Look::at(works.is_empty(), || format!("{works:?}")))
+            })
+            .await?;
+    }
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn cells_of_a_deleted_job_are_taken_when_its_pods_are_gone_and_not_before() -> anyhow::Result<()> {
+    let mut fleet = lab(TWO, RunTime::Forever).await?;
+    fleet.apply(&gang_policy(Queueing::AtOnce)).await?;
+    let job = |name: &str| {
+        Job::pytorch(name).workers(0).label(names::VIRTUAL_CLUSTER_LABEL, "vc1").runs("forever").manifest()
+    };
+    fleet.apply(&job("first")).await?;
+    pods_on(&fleet, "first", &["hostname-dan"]).await?;
+    let member = fleet.member("lab")?;
+    let pod = fleet.pods_of("first").await?[0].1["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
+    let slow = finalizers(json!(["example.com/slow"]));
+    objects::merge(&member, objects::POD, "default", &pod, &slow).await?;
+    fleet.delete(objects::PYTORCH_JOB, "default", "first").await?;
+    fleet.apply(&job("second")).await?;
+    let waits = async |fleet: &TestFleet| {
+        let found = fleet.wait_reason(objects::PYTORCH_JOB, "second", "WaitingForVictims").await?;
+        let text = found.to_string();
+        anyhow::ensure!(
+            text.contains("waits for 1 job to leave its cells: default/first-pytorchjob"),
+            "{text}"
+        );
+        anyhow::Ok(())
+    };
+    waits(&fleet).await?;
+    // Another controller knows of the old run by what stands on the hub.
+    fleet.kill(&Part::Controller).await;
+    fleet.begin(Part::Controller)?;
+    fleet.apply(&job("third")).await?;
+    fleet
+        .wait_for("the new controller to look at the third", async || {
+            let binding = fleet.binding(objects::PYTORCH_JOB, "third").await.unwrap_or_default();
+            let told =
+                objects::condition(&binding, "Scheduled").is_some_and(|told| told["status"] == "False");
+            Ok(Look::at(told, || binding["status"].to_string()))
+        })
+        .await?;
+    waits(&fleet).await?;
+    let binding = fleet.binding(objects::PYTORCH_JOB, "second").await?;
+    assert!(binding["spec"]["clusters"].is_null(), "{}", binding["spec"]);
+    fleet.delete(objects::PYTORCH_JOB, "default", "third").await?;
+    objects::merge(&member, objects::POD, "default", &pod, &finalizers(Value::Null)).await?;
+    pods_on(&fleet, "second", &["hostname-dan"]).await?;
+    fleet.delete(objects::PYTORCH_JOB, "default", "second").await?;
     fleet.finish().await
 }

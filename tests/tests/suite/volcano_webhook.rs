@@ -77,7 +77,7 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
     let error = objects::merge(&member, VOLCANO_QUEUE, "", "research", &circle).await.expect_err("a circle");
     assert!(format!("{error:#}").contains("found the cycle research -> vision -> research"), "{error:#}");
     for (name, wanted) in [
-        ("default", "queue default: it always stands"),
+        ("default", "queue default: it always exists"),
         (
             "research",
             "queue research: found the queue vision below it; allowed: to delete a queue without any",

@@ -20,10 +20,10 @@ impl Platform {
         let arch = match target.split('-').next() {
             Some("x86_64") => "amd64",
             Some("aarch64") => "arm64",
-            _ => bail!("--target: found {target:?}, allowed are targets of x86_64 and aarch64"),
+            _ => bail!("--target: found {target:?}; allowed: targets of x86_64 and aarch64"),
         };
         if !target.contains("-linux-") {
-            bail!("--target: found {target:?}, allowed are targets of linux");
+            bail!("--target: found {target:?}; allowed: targets of linux");
         }
         Ok(Self { os: "linux", arch })
     }

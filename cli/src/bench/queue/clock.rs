@@ -1,4 +1,4 @@
-//! The clock of the measure: a watch on the bindings.
+//! Time measurement of the benchmark: a watch of the bindings.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Instant};
 
@@ -8,16 +8,16 @@ use kube::{Api, Client, api::ObjectMeta, runtime::watcher};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-/// Sightings that wait to be taken; the watch waits when there are more.
+/// Capacity of the sightings channel; the watch waits while it is full.
 const SIGHTINGS: usize = 16_384;
 
-/// What was seen of a job, named `namespace/name`.
+/// State of a job, named `namespace/name`.
 pub(super) enum Sighting {
     Admitted(String, Instant),
     Ended(String, Instant),
 }
 
-/// What the clock reads of a binding, and no more: it is one watch beside those that are measured.
+/// The fields of a binding that are read; it is one more watch beside those that are measured.
 #[derive(Clone, Debug, Deserialize)]
 struct Seen {
     metadata: ObjectMeta,
@@ -72,7 +72,7 @@ impl kube::Resource for Seen {
     }
 }
 
-/// Tells when each job is first seen to have a place, and when it has ended.
+/// Reports when each job is first seen with a target, and when it has ended.
 pub(super) fn watch(hub: Client) -> mpsc::Receiver<Sighting> {
     let (tell, sightings) = mpsc::channel(SIGHTINGS);
     tokio::spawn(async move {

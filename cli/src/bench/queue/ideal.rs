@@ -1,4 +1,4 @@
-//! The ideal beside what was measured: the same jobs, the same quota, and nothing that takes time but the jobs.
+//! The ideal for comparison: the same jobs and quota, with no time spent but the jobs' own.
 //!
 //! Pure. Parents are alike and lend each other nothing, so one of them is enough. The job of the highest class that
 //! fits goes first, within a class in the order of arrival. Deliberately absent: preemption, which would only start
@@ -11,7 +11,7 @@ use std::{
 
 use super::Plan;
 
-/// What the jobs of a plan come to at best.
+/// Best possible result for the jobs of a plan.
 pub(super) struct Ideal {
     /// From the first submission to the last end, seconds.
     pub wall_s: f64,

@@ -1,9 +1,10 @@
-//! Deep queues under a quota tree, in real time: jobs of three classes come to every leaf at a fixed pace, wait,
-//! run on one simulated member and end. With `--admission-only` nothing runs: a stand-in for the member ends them.
+//! Deep queues under a quota tree, in real time: jobs of three classes arrive in every leaf at a fixed rate,
+//! wait, run on one simulated member and end. With `--admission-only` nothing runs: a stand-in for the member
+//! ends them.
 //!
-//! The shapes are those of the performance tests of Kueue, so that the figures can be laid beside its own. The
-//! clock is the watch on the bindings: a job is admitted when its binding has a target, and has ended when the result
-//! stands there.
+//! The shapes are those of Kueue's performance tests, so that the figures can be compared. Times come from a
+//! watch of the bindings: a job is admitted when its binding has a target, and has ended when the binding has
+//! a result.
 
 mod clock;
 mod ideal;
@@ -27,7 +28,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{READY_WITHIN, jobs::percentile, say};
+use super::measured::{READY_WITHIN, cpu_s, peak_mib, percentile, say};
 use crate::{
     answer::Answer,
     apply,
@@ -42,7 +43,7 @@ use writes::{Counted, ObjectWrites};
 
 /// Concurrent submissions.
 const SUBMITTERS: usize = 64;
-/// After that long without any job's end the run is given up.
+/// After this time without any job's end the run is aborted.
 const STALLED: Duration = Duration::from_secs(60);
 const PAGE: u32 = 5_000;
 /// How often progress is printed.
@@ -69,7 +70,7 @@ struct Plan {
     node_cores: i64,
 }
 
-/// What the project wants to stay under.
+/// The project's targets.
 #[derive(Clone, Copy)]
 struct Aims {
     wall_s: f64,
@@ -129,7 +130,7 @@ impl Plan {
         (0..self.parents).flat_map(leaf).collect()
     }
 
-    /// Cores of the whole tree: what the leaves are guaranteed.
+    /// Cores of the whole tree: the sum of the leaves' min.
     fn cores(&self) -> i64 {
         (self.parents * self.leaves) as i64 * MIN
     }
@@ -171,24 +172,24 @@ struct Report {
     wall_s: f64,
     ideal_s: f64,
     classes: Vec<ClassReport>,
-    /// Core seconds of all jobs by core seconds of the quota until the last end.
+    /// Core seconds of all jobs divided by core seconds of the quota until the last end.
     useful_share: f64,
     evictions: usize,
     cpu_s: f64,
     /// Highest resident memory of the process: hub, member, agents and the submitting client.
     peak_mib: f64,
     submitted_s: f64,
-    /// Processor time of a job: of everything, the submitting client included.
+    /// Processor time per job: of everything, including the submitting client.
     cpu_ms_a_job: f64,
-    /// Everything written to either server, leases and summaries included.
+    /// All writes to either server, including leases and summaries.
     hub_writes_a_job: f64,
     member_writes_a_job: f64,
     writes: Vec<ObjectWrites>,
 }
 
-/// Writes of a job that the project wants to stay under, hub and member.
+/// Target for the writes of a job, hub and member.
 const AIM_WRITES: f64 = 22.0;
-/// Processor time of a job, likewise.
+/// Target for the processor time of a job.
 const AIM_CPU_MS: f64 = 4.0;
 /// How much longer than ideal jobs of a class may wait on average.
 const AIM_LATE_S: f64 = 3.0;
@@ -203,7 +204,7 @@ struct ClassReport {
     ideal_mean_s: f64,
 }
 
-/// What is asked for.
+/// Parameters of a run.
 pub struct Wanted {
     shape: Shape,
     way: Way,
@@ -216,7 +217,7 @@ pub struct Wanted {
 enum Way {
     /// Hub, member, gang, pods.
     EndToEnd,
-    /// Hub alone, with a stand-in that ends jobs: what the harness of Kueue does.
+    /// Hub only, with a stand-in that ends jobs, as in Kueue's harness.
     AdmissionOnly,
 }
 
@@ -259,7 +260,7 @@ async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Re
     prepare(&hub, plan).await?;
     for name in fleet.members().iter().filter(|_| way == Way::EndToEnd) {
         let member = fleet.member(name).context("no member")?;
-        // Where the pods are made, their class has to be too.
+        // The priority class must exist where the pods are created.
         apply::apply_all(&server(member, name), "default", &classes(plan)).await?;
     }
     let mut sightings = watch(hub.clone());
@@ -447,29 +448,6 @@ async fn evictions(hub: &Client) -> anyhow::Result<usize> {
             return Ok(count);
         }
     }
-}
-
-/// User and system time of this process.
-pub fn cpu_s() -> anyhow::Result<f64> {
-    /// Ticks of the kernel's accounting, the same on every Linux.
-    const TICKS: f64 = 100.0;
-    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
-    // After the name, which may hold blanks: state is the first field, user time the twelfth.
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let ticks =
-        |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).context("/proc/self/stat");
-    Ok((ticks(11)? + ticks(12)?) / TICKS)
-}
-
-/// Most memory that this process has had, in MiB.
-pub fn peak_mib() -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .context("no VmHWM in /proc/self/status")?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM")?;
-    Ok(kib / 1024.0)
 }
 
 fn print(plan: &Plan, report: &Report) -> String {

@@ -1,11 +1,11 @@
-//! What a job costs the API servers: their own counts, by object.
+//! The API servers' own counts of a job's writes, by object.
 
 use std::collections::BTreeMap;
 
 use fleet_kubesim::{LocalFleet, Requests};
 use serde::Serialize;
 
-/// Writes of one object, a job.
+/// Writes of one object per job.
 #[derive(Debug, Serialize)]
 pub(super) struct ObjectWrites {
     server: &'static str,
@@ -13,11 +13,11 @@ pub(super) struct ObjectWrites {
     a_job: f64,
     /// By verb, and `verb subresource`.
     verbs: BTreeMap<String, f64>,
-    /// Of them answered with an error.
+    /// Writes that were answered with an error.
     refused: f64,
 }
 
-/// What hub and member have counted.
+/// Counts of hub and member.
 pub(super) struct Counted([Requests; 2]);
 
 impl Counted {
@@ -70,7 +70,7 @@ pub(super) fn total(rows: &[ObjectWrites], server: &str) -> f64 {
 }
 
 impl ObjectWrites {
-    /// Less than one in a hundred jobs: of no account.
+    /// False for less than one write per hundred jobs.
     pub(super) fn counts(&self) -> bool {
         self.a_job >= 0.01
     }

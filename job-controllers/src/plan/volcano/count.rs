@@ -1,4 +1,4 @@
-//! How many pods are in which state, for the rules and for the status.
+//! Number of pods by state, for the rules and for the status.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Counts {
 pub(super) struct Tally {
     pub succeeded: i64,
     pub ready: i64,
-    /// Of the containers of pods that wait or run.
+    /// Restarts of containers of pods that wait or run.
     pub restarts: i64,
 }
 
@@ -56,7 +56,7 @@ impl View<'_> {
     }
 }
 
-/// Writes the counts; those of nothing are left out, as upstream does.
+/// Writes the counts; zeros are left out, as in Volcano.
 pub(super) fn write(status: &mut Value, view: &View<'_>) {
     let counts = view.counts();
     status["minAvailable"] = view.min_available.into();

@@ -1,4 +1,4 @@
-//! The PodGroup of a Job: how many pods must be placeable, and what they ask for together.
+//! The PodGroup of a Job: its minimum number of pods, and their total requests.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::{task::Task, view::View};
 use crate::plan::pod::owner_reference;
 
-/// The group's name carries the job's uid: a job of the same name later has a group of its own.
+/// The group's name contains the job's uid, so a later job of the same name gets another group.
 pub(super) fn name(view: &View<'_>) -> String {
     format!("{}-{}", view.job.name(), view.job.uid())
 }
 
-/// The whole group as it should stand, without its status.
+/// The desired group, without its status.
 pub(super) fn desired(view: &View<'_>) -> Value {
     let (job, spec) = (view.job, &view.job.spec);
     let mut group = Map::new();
@@ -37,9 +37,10 @@ pub(super) fn desired(view: &View<'_>) -> Value {
         group.insert("subGroupPolicy".into(), sub_groups.into());
     }
     let mut labels = job.metadata.labels.clone().unwrap_or_default();
-    // A group is looked after by its member; only what Fleet applied carries its mark.
+    // The member manages the group; only objects that Fleet applied have its mark.
     labels.retain(|name, _| !name.starts_with("fleet.dev/"));
-    // What the job says to the scheduler: tasks that share nodes, how long it may wait, whether it may be preempted.
+    // The job's scheduling settings: tasks that share nodes, how long it may wait, whether it may be
+    // preempted.
     let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
     annotations.retain(|name, _| name.split('/').next().is_some_and(|owner| owner.ends_with("volcano.sh")));
     let mut group = json!({
@@ -78,10 +79,10 @@ fn sub_group(task: &Task<'_>) -> Value {
     group
 }
 
-/// What the pods that must start ask for, with the keys of a ResourceQuota.
+/// Requests of the pods that must start, with the keys of a ResourceQuota.
 ///
-/// Below the sum of the tasks' minimums, pods are taken task by task, high priority first; else each
-/// task's minimum, then what is left of the replicas, up to the job's minimum.
+/// If the job's minimum is below the sum of the tasks' minimums, pods are counted task by task, high priority
+/// first; otherwise each task's minimum, then remaining replicas up to the job's minimum.
 fn min_resources(view: &View<'_>) -> BTreeMap<String, String> {
     let class = |task: &Task<'_>| {
         let of_pod = task.template["spec"]["priorityClassName"].as_str();
@@ -116,7 +117,7 @@ fn min_resources(view: &View<'_>) -> BTreeMap<String, String> {
     }
     for (name, text) in quantities(&requests) {
         found.insert(format!("requests.{name}"), text.clone());
-        // Of extended resources a quota knows the requests only.
+        // For extended resources a quota knows only requests.
         if !name.contains('/') {
             found.insert(name, text);
         }
@@ -143,7 +144,7 @@ fn limits_of(spec: &Value) -> Resources {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let pairs: Vec<(&String, String)> = amounts.map(|(name, value)| (name, text(value))).collect();
         let parsed = Resources::parse(pairs.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-        // A quantity that cannot be read is refused where the pod is made.
+        // An invalid quantity is refused when the pod is created.
         sum.add(&parsed.unwrap_or_default());
     }
     sum

@@ -1,5 +1,5 @@
-//! Status of a Job's PodGroup: let in or not, how many of its pods have places, and in one sentence why the
-//! others have none.
+//! Status of a Job's PodGroup: whether it is admitted, how many of its pods have places, and one sentence why
+//! the others have none.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use fleet_agent_ground::{
 use super::{phase::Phase, view::View};
 use crate::plan::rfc3339;
 
-/// Where one pod stands, in the words of Volcano's scheduler.
+/// State of one pod in the terms of Volcano's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
     Pending,
@@ -50,7 +50,7 @@ impl Task {
     }
 }
 
-/// The group's whole new status, when it says something new. `doomed`: pods that this plan deletes.
+/// The group's whole new status, if it changed. `doomed`: pods that this plan deletes.
 pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option<Value> {
     let tasks: Vec<(&Pod, Task)> = view
         .pods
@@ -72,7 +72,7 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
         let ended = succeeded + failed == tasks.len() as i64;
         if ended { "Completed" } else { "Running" }
     } else if starts && running > 0 && matches!(before.as_str(), "Running" | "Unknown") {
-        // It ran, and pods of it were lost: the others run on without them, until those made anew have places.
+        // It ran and lost pods: the others run on, until the new pods have places.
         "Unknown"
     } else {
         admitted(view, &before, ready)
@@ -86,7 +86,7 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
     }
     if ready >= min && min > 0 {
         set(&mut status, view, "Scheduled", READY, None);
-        // A gang that starts again after some of its pods were lost is not short of anything any more.
+        // A gang that starts again after losing pods is no longer short of anything.
         if !view.phase.is_final() && view.phase != Phase::Completing {
             remove_condition(&mut status, "Unschedulable");
         }
@@ -96,12 +96,12 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
     (status != group.status).then_some(status)
 }
 
-/// Pending until the queue lets it in, Inqueue from then on; a group whose pods are going stays out.
+/// Pending until the queue admits it, then Inqueue; a group whose pods are terminating is not admitted.
 fn admitted(view: &View<'_>, before: &str, ready: i64) -> &'static str {
     let starts = matches!(view.phase, Phase::Pending | Phase::Running);
     match before {
         "Inqueue" | "Unknown" if starts => "Inqueue",
-        // Pods were lost, and none runs: what is left keeps its turn.
+        // Pods were lost, and none runs: the rest stays admitted.
         "Running" if starts && ready > 0 => "Inqueue",
         _ if starts && view.input.gate.is_ok() => "Inqueue",
         _ => "Pending",
@@ -125,7 +125,7 @@ fn shortage(
         let told = pod.status.conditions.iter().find(|c| c.kind == "PodScheduled" && c.status == "False")?;
         Some((pod.name(), told.message.as_str()))
     });
-    // What is only going away, with nothing waiting, is told once: as it began.
+    // If pods only terminate and none waits, the first message stays.
     if releasing == 0 && told.is_none() {
         return None;
     }
@@ -133,7 +133,7 @@ fn shortage(
     for (_, task) in tasks {
         *histogram.entry(*task).or_default() += 1;
     }
-    // Sorted as text, so that "10 Running" comes before "3 Releasing": upstream's order.
+    // Sorted as text, so "10 Running" comes before "3 Releasing", as in Volcano.
     let mut counts: Vec<String> =
         histogram.iter().map(|(task, number)| format!("{number} {}", task.as_str())).collect();
     counts.sort();
@@ -151,7 +151,7 @@ fn shortage(
     Some(("NotEnoughResources", message))
 }
 
-/// While the pods of a gang go away one by one, the message stays as it was when the first went.
+/// While the pods of a gang terminate one by one, the message of the first stays.
 fn set(status: &mut Value, view: &View<'_>, kind: &str, reason: &str, message: Option<String>) {
     let going = kind == "Unschedulable" && !matches!(view.phase, Phase::Pending | Phase::Running);
     let now = rfc3339(view.input.now);

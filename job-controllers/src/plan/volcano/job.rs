@@ -1,4 +1,4 @@
-//! The plan of one Job: what is due, the phase it leads to, and what the phase entails.
+//! The plan of one Job: the due action, the phase it leads to, and the work of that phase.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -13,9 +13,9 @@ use super::{
 };
 use crate::plan::{Plan, time_left};
 
-/// Reason of a job that says what can never be.
+/// Reason of a job that can never run.
 const INVALID_SPEC: &str = "InvalidSpec";
-/// Reason of a job whose queue has not let it in.
+/// Reason of a job that its queue has not admitted.
 const GROUP_PENDING: &str = "PodGroupPending";
 /// The plan of one Job.
 pub(crate) fn plan(input: &Input<'_>) -> Plan {
@@ -32,7 +32,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         status = json!({});
     }
     if !status["state"]["phase"].is_string() {
-        // As Volcano's admission writes it. What does not depend on other fields stands in the definition.
+        // Defaults of Volcano's admission. Those that do not depend on other fields are in the definition.
         if view.job.spec["minAvailable"].is_null() {
             plan.spec = Some(json!({"minAvailable": view.min_available}));
         }
@@ -71,7 +71,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
             let before = status["state"].clone();
             step::enter(&mut status, next, None, view.job, input.now);
             if view.rules.is_some() && next.is_final() {
-                // What ended it is what people ask for.
+                // Users look for what ended it.
                 for field in ["reason", "message"] {
                     if !before[field].is_null() {
                         status["state"][field] = before[field].clone();
@@ -94,7 +94,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     plan
 }
 
-/// A job that its queue does not let in says so, and no more once it is let in.
+/// Reports that the queue does not admit the job, until it does.
 fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
     if view.phase != Phase::Pending {
         return;
@@ -119,7 +119,7 @@ fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
     }
 }
 
-/// What the present phase entails, again and again until it is done.
+/// The work of the current phase, repeated until it is done.
 fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>) {
     match view.phase {
         Phase::Pending | Phase::Running => {
@@ -141,7 +141,8 @@ fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>
             let doomed = view.pods.values().filter(|pod| !pod.is_deleting() && !pod.is_ended());
             plan.delete = doomed.map(|pod| pod.name().to_owned()).collect();
             plan.delete_support = true;
-            // The group of a finished job stays and shows how it ended; that of a job that may resume goes.
+            // The group of a finished job stays and shows how it ended; that of a job that may resume is
+            // deleted.
             plan.delete_pod_group = view.phase == Phase::Aborted;
             expire(view, plan, input.now);
         }
@@ -167,7 +168,7 @@ fn expire(view: &View<'_>, plan: &mut Plan, now: Timestamp) {
     }
 }
 
-/// Makes the group and, once it is let in, the pods that lack; deletes those above the replicas.
+/// Creates the group and, once it is admitted, missing pods; deletes excess ones.
 fn sync(view: &View<'_>, plan: &mut Plan, status: &mut Value) {
     plan.pod_group = Some(group::desired(view));
     plan.support.extend(make::claims(view));

@@ -1,4 +1,4 @@
-//! The pods of a Job and the claims for its volumes.
+//! Creates the pods of a Job and the claims of its volumes.
 
 use fleet_api::names::COMPONENT_LABEL;
 use serde_json::{Map, Value, json};
@@ -75,24 +75,24 @@ pub(super) fn pod(view: &View<'_>, task: &Task<'_>, index: i64) -> Value {
     pod
 }
 
-/// Sets a field that the template leaves open.
+/// Sets a field that the template does not set.
 fn fill(spec: &mut Value, field: &str, value: &str) {
     if spec[field].as_str().is_none_or(str::is_empty) {
         spec[field] = value.into();
     }
 }
 
-/// A volume of the job: where it is mounted, the volume's name, its claim.
+/// A volume of the job: its mount path, name and claim.
 struct JobVolume<'a> {
     path: &'a str,
     volume: String,
     claim: String,
-    /// The claim to make; `None`: the user made it.
+    /// The claim to create; `None`: the user created it.
     wanted: Option<&'a Value>,
 }
 
-/// The job's volumes; a claim named twice is mounted once. Names that upstream draws at random follow
-/// from the job's uid here, so that a plan made twice names the same claim.
+/// The job's volumes; a claim named twice is mounted once. Names that Volcano generates at random are derived
+/// from the job's uid, so a repeated plan uses the same claim.
 fn volumes<'a>(view: &View<'a>) -> Vec<JobVolume<'a>> {
     let uid: String = view.job.uid().chars().filter(char::is_ascii_alphanumeric).take(11).collect();
     let mut found: Vec<JobVolume<'a>> = Vec::new();
@@ -136,7 +136,7 @@ fn mount_claims(pod: &mut Value, view: &View<'_>) {
     }
 }
 
-/// What the job owns beside pods, as its status lists it.
+/// Objects of the job other than pods, as its status lists them.
 pub(super) fn controlled_resources(view: &View<'_>) -> Value {
     let mut found = Map::new();
     for name in plugins::names(view) {

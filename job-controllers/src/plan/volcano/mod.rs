@@ -1,11 +1,11 @@
 //! Volcano's Job (`batch.volcano.sh/v1alpha1`): tasks of pods in one gang, driven through ten phases by
-//! lifecycle policies, or by the completion rules of a job that brings its own (`policy`).
+//! lifecycle policies, or by the job's own completion rules (`policy`).
 //!
-//! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
-//! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
-//! was gone before a plan saw it go leaves no such mark: the driver hands those in as `lost`. A change of phase is
-//! written before anything it entails is done. What has changed of a job is handed in as well: a change made while no
-//! agent ran is the event `JobUpdated` for nobody.
+//! Volcano derives events as they happen. Here they are derived from existing objects (a failed pod of the
+//! current version, a task whose pods have all succeeded), so a restart of the agent loses none. Only a pod
+//! that was gone before a plan saw its deletion leaves no trace; the driver passes those as `lost`. A change
+//! of phase is written before its work is done. Changes of a job are passed in as well: a change made while
+//! no agent ran does not cause the event `JobUpdated`.
 
 mod count;
 mod group;

@@ -14,7 +14,7 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// Conditions kept: at most one per phase.
+/// Conditions that are kept: at most one per phase.
 const NAMES: [(Phase, &str); 10] = [
     (Phase::Pending, "Pending"),
     (Phase::Running, "Running"),
@@ -29,7 +29,7 @@ const NAMES: [(Phase, &str); 10] = [
 ];
 
 impl Phase {
-    /// An absent or unknown phase is that of a job nobody has looked at.
+    /// An absent or unknown phase is that of a new job.
     pub fn read(text: Option<&str>) -> Self {
         let known = NAMES.iter().find(|(_, name)| Some(*name) == text);
         known.map_or(Self::Pending, |(phase, _)| *phase)
@@ -39,7 +39,7 @@ impl Phase {
         NAMES.iter().find(|(phase, _)| *phase == self).map_or("", |(_, name)| name)
     }
 
-    /// All of the job's pods go when the phase is entered.
+    /// All of the job's pods are deleted when the phase is entered.
     pub fn is_whole_kill(self) -> bool {
         matches!(self, Self::Aborting | Self::Completing | Self::Terminating)
     }

@@ -1,11 +1,12 @@
-//! Lifecycle policies: which events stand, and which action they call for.
+//! Lifecycle policies: which events hold, and which action they trigger.
 //!
 //! The first that applies counts: a Command, then the task's policies, then the job's. A policy with a
-//! `timeout` acts when the event has stood for that long.
+//! `timeout` acts when the event has held for that long.
 //!
-//! A job may bring completion rules ([`fleet_pai::completion::Rules`]) in an annotation. They take the place of its
-//! policies: so many failed or succeeded tasks of a role end an attempt, and what is transient is tried again without
-//! being counted. How often a task was tried again stands in the job's status, beside what its plugins made, written
+//! A job may have completion rules ([`fleet_pai::completion::Rules`]) in an annotation. They replace its
+//! policies: a number of failed or succeeded tasks of a role ends an attempt, and transient failures are
+//! retried without being counted. The number of retries of a task is in the job's status, beside the objects
+//! of its plugins, and is written before the failed pod is deleted.
 //! before the failed pod goes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -48,7 +49,7 @@ const ACTIONS: [(Action, &str); 8] = [
 ];
 
 impl Action {
-    /// Actions that users cannot name do nothing.
+    /// Unknown actions do nothing.
     pub fn read(text: &Value) -> Self {
         let known = ACTIONS.iter().find(|(_, name)| text.as_str() == Some(name));
         known.map_or(Self::Sync, |(action, _)| *action)
@@ -59,18 +60,18 @@ impl Action {
     }
 }
 
-/// What is due now.
+/// The due action.
 pub(super) struct Due {
     pub action: Action,
-    /// The pod that the event is about.
+    /// The pod of the event.
     pub pod: Option<String>,
-    /// For people: which event.
+    /// A description of the event for users.
     pub why: Option<String>,
     /// A policy's timeout runs until then.
     pub look_again: Option<Duration>,
     /// Events whose timeouts run.
     pub delayed: Vec<Delayed>,
-    /// A restart counts against the job's bound.
+    /// The restart counts against the job's limit.
     pub counts: bool,
 }
 
@@ -93,7 +94,7 @@ fn is_of(delayed: &Delayed, event: &Event<'_>) -> bool {
         == (event.name, event.pod.as_deref(), task)
 }
 
-/// An event that stands.
+/// An event that holds.
 struct Event<'a> {
     name: &'static str,
     exit_code: Option<i64>,
@@ -102,7 +103,7 @@ struct Event<'a> {
     since: Option<Timestamp>,
 }
 
-/// The action that a command or the first event with a policy calls for.
+/// The action that a Command or the first event with a policy triggers.
 pub(super) fn due(view: &View<'_>) -> Due {
     let mut due = Due::nothing();
     if let Some(command) = view.input.command {
@@ -143,25 +144,25 @@ pub(super) fn due(view: &View<'_>) -> Due {
             },
         });
         due.pod = event.pod;
-        // What else was delayed is over with the run it happened in.
+        // Other delayed events are void when their run is over.
         due.delayed.clear();
         return due;
     }
     due
 }
 
-/// Since when the event stands: as its object says, else since it was first seen. A pod may be on its way out until
-/// long after, by its deletion time.
+/// Since when the event holds: from its object, or else since it was first seen. A pod's deletion time may be
+/// long in the future.
 fn stands_since(view: &View<'_>, event: &Event<'_>) -> Timestamp {
     let now = view.input.now;
     let mut remembered = view.input.delayed.iter();
-    // Each pod is pending anew; its own time says since when.
+    // Each pod is pending for the first time; its own time tells since when.
     let known = remembered.find(|known| is_of(known, event) && event.name != "PodPending");
     let known = known.filter(|known| known.version == view.version).map(|known| known.since);
     event.since.into_iter().chain(known).min().unwrap_or(now).min(now)
 }
 
-/// Pods that failed or were lost and have not run since: a timeout goes on although nothing shows them any more.
+/// Pods that failed or were lost and have not run since: their timeouts go on although no object shows them.
 fn remembered<'a>(view: &'a View<'a>, standing: &[Event<'a>]) -> Vec<Event<'a>> {
     let runs = |pod: &str| view.pods.get(pod).is_some_and(|pod| pod.is_running() || pod.is_succeeded());
     let goes_on = |known: &&Delayed| {
@@ -180,7 +181,7 @@ fn remembered<'a>(view: &'a View<'a>, standing: &[Event<'a>]) -> Vec<Event<'a>> 
     view.input.delayed.iter().filter(goes_on).map(event).collect()
 }
 
-/// The action and how long its event must have stood.
+/// The action, and how long its event must have held.
 fn policy_for(view: &View<'_>, event: &Event<'_>) -> Option<(Action, Duration)> {
     let of_task = event.task.into_iter().flat_map(|task| task.policies);
     let of_job = view.job.spec["policies"].as_array().into_iter().flatten();
@@ -194,7 +195,7 @@ fn policy_for(view: &View<'_>, event: &Event<'_>) -> Option<(Action, Duration)> 
             continue;
         }
         let timeout = policy["timeout"].as_str().and_then(timeout);
-        // A pod is pending from its first moment; only a stay says something.
+        // A pod is pending from the start; only a long wait matters.
         if event.name == "PodPending" && timeout.is_none() {
             continue;
         }
@@ -203,7 +204,7 @@ fn policy_for(view: &View<'_>, event: &Event<'_>) -> Option<(Action, Duration)> 
     None
 }
 
-/// A duration as Go writes it (`1h30m`, `90s`); jiff reads the same.
+/// A duration in Go's format (`1h30m`, `90s`), which jiff parses as well.
 pub(super) fn timeout(text: &str) -> Option<Duration> {
     let span: jiff::SignedDuration = text.parse().ok()?;
     Duration::try_from(span).ok()
@@ -225,7 +226,7 @@ fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     }
     for pod in current().filter(|pod| pod.is_deleting() && !pod.is_ended()) {
         let since = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        // A pod above the replicas of a job that was scaled down is not missed.
+        // A pod above the replicas of a scaled-down job is not missing.
         if view.task_of(pod.name()).is_some() {
             events.push(of_pod(pod, "PodEvicted", None, since));
         }
@@ -262,10 +263,10 @@ fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     events
 }
 
-/// Entry of `status.controlledResources` for a task that was tried again: `<tries> <uid of the last pod counted>`.
+/// Entry of `status.controlledResources` for a retried task: `<retries> <uid of the last counted pod>`.
 const TRIES: &str = "retries-";
 
-/// A task whose pod has ended, or is gone or going without having ended.
+/// A task whose pod has ended, or is gone or terminating without having ended.
 struct End<'p> {
     role: usize,
     index: i64,
@@ -273,18 +274,18 @@ struct End<'p> {
     code: i64,
 }
 
-/// What an end leads to.
+/// The consequence of an end.
 enum Next {
-    /// It is over for its attempt.
+    /// The task is over for this attempt.
     Over,
     Again {
         counts: bool,
     },
-    /// It was counted when it was seen last.
+    /// It was counted before.
     Counted,
 }
 
-/// The action that the rules of a job call for, in the place of its policies.
+/// The action that the rules of a job trigger instead of its policies.
 pub(super) fn due_by_rules(view: &View<'_>, rules: &Rules) -> Due {
     let mut due = Due::nothing();
     if !matches!(view.phase, Phase::Pending | Phase::Running) {
@@ -319,7 +320,7 @@ pub(super) fn due_by_rules(view: &View<'_>, rules: &Rules) -> Due {
     due
 }
 
-/// Ends of tasks of the run that goes on now, in the order in which they came.
+/// Ends of tasks of the current run, in the order in which they occurred.
 fn ends<'v>(view: &'v View<'_>, rules: &Rules) -> Vec<End<'v>> {
     let there = view.pods.values().filter(|pod| pod.is_ended() || pod.is_deleting());
     let gone = view.input.lost.iter().filter(|pod| !view.pods.contains_key(pod.name()) && !pod.is_ended());
@@ -346,7 +347,7 @@ fn code(pod: &Pod) -> i64 {
     exit::of_pod(&pod.status.reason, pod.failed_container())
 }
 
-/// Whether its pod's task is tried again. One that was deleted is made anew by itself.
+/// Whether the task is retried. A deleted pod is created again anyway.
 fn next(view: &View<'_>, rules: &Rules, end: &End<'_>) -> Next {
     let (tries, counted) = tries(view, end.pod.name());
     if counted == end.pod.uid() && !counted.is_empty() {
@@ -360,14 +361,14 @@ fn next(view: &View<'_>, rules: &Rules, end: &End<'_>) -> Next {
     }
 }
 
-/// How often the task of that pod was tried again, and the pod that was counted last.
+/// Number of retries of the pod's task, and the pod that was counted last.
 fn tries<'v>(view: &'v View<'_>, pod: &str) -> (i64, &'v str) {
     let text = view.job.status["controlledResources"][format!("{TRIES}{pod}")].as_str().unwrap_or_default();
     let (tries, uid) = text.split_once(' ').unwrap_or_default();
     (tries.parse().unwrap_or(0), uid)
 }
 
-/// Deletes ended pods whose tasks are tried again, once it is written that they are.
+/// Deletes ended pods whose tasks are retried, once the retries are written.
 pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut Plan, status: &mut Value) {
     let known = view.job.status["controlledResources"].as_object().into_iter().flatten();
     let mut tried: BTreeMap<String, Value> = known

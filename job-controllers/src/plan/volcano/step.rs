@@ -1,4 +1,4 @@
-//! What leads from one phase of a Job to the next, and how a phase is entered.
+//! Transitions between the phases of a Job.
 
 use fleet_agent_ground::Object;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::plan::rfc3339;
 
-/// Whose pods a restart takes.
+/// Which pods a restart deletes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kill {
     Whole,
@@ -20,12 +20,12 @@ pub(super) enum Kill {
     Targets(Vec<String>),
 }
 
-/// What a look at the phase comes to.
+/// The next transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An action leads to another phase; the text is the action's.
+    /// An action leads to another phase; the text is the action's message.
     Enter(Phase, &'static str),
-    /// What stands leads to another phase.
+    /// The state of the pods leads to another phase.
     Settle(Phase),
     Stay,
 }
@@ -70,7 +70,7 @@ fn running(view: &View<'_>) -> Step {
         return Step::Stay;
     }
     if view.rules.is_some() {
-        // Whether the attempt is over is the rules' to say.
+        // The rules decide whether the attempt is over.
         let short = counts.pending > total - view.min_available;
         return if short { Step::Settle(Phase::Pending) } else { Step::Stay };
     }
@@ -92,7 +92,7 @@ fn running(view: &View<'_>) -> Step {
     Step::Stay
 }
 
-/// Out of a restart when enough of the old pods are gone; a job that has been restarted too often ends.
+/// Leaves Restarting when enough of the old pods are gone; a job that was restarted too often ends.
 fn restarting(view: &View<'_>) -> Step {
     let outgoing = view.pods.values().filter(|pod| !view.is_current(pod));
     if view.retries >= view.max_retry() {
@@ -151,7 +151,7 @@ fn go_duration(seconds: i64) -> String {
     }
 }
 
-/// Which pods a targeted action takes.
+/// The pods that a targeted action deletes.
 impl Due {
     pub fn targets(&self, view: &View<'_>) -> Kill {
         let Some(pod) = self.pod.as_deref() else { return Kill::Whole };

@@ -19,7 +19,7 @@ pub(super) struct Task<'a> {
     pub spec: &'a Value,
 }
 
-/// The tasks in their order; one without a name is `default<i>`, as upstream's admission names it.
+/// The tasks in their order; one without a name is `default<i>`, as in Volcano's admission.
 pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
     let tasks = job.spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
     let read = |(i, spec): (usize, &'_ Value)| -> (String, i64) {
@@ -68,7 +68,7 @@ impl Task<'_> {
         format!("{}-{}-{index}", job.name(), self.name)
     }
 
-    /// Index of a pod of this task, when the name is one and is below the replicas.
+    /// Index of a pod of this task, if the name matches and the index is below the replicas.
     pub fn index_of(&self, job: &Object, pod: &str) -> Option<i64> {
         let rest = pod.strip_prefix(job.name())?.strip_prefix('-')?;
         let index: i64 = rest.strip_prefix(self.name.as_str())?.strip_prefix('-')?.parse().ok()?;
@@ -79,7 +79,7 @@ impl Task<'_> {
         if self.partition_size <= 0 { 0 } else { index / self.partition_size }
     }
 
-    /// Restarts of its containers that make the task failed; `None`: never.
+    /// Container restarts after which the task counts as failed; `None`: never.
     pub fn max_restarts(&self) -> Option<i64> {
         match self.spec["maxRetry"].as_i64().unwrap_or(0) {
             -1 => None,

@@ -1,4 +1,4 @@
-//! A Job as its rules read it: the job, its pods, its tasks and phase.
+//! A Job as input of its rules: the job, its pods, its tasks and phase.
 
 use std::sync::Arc;
 
@@ -14,34 +14,34 @@ use super::{
 };
 use crate::plan::{Delayed, Pods};
 
-/// Pod annotation: version of the job's run that made it; older versions are on their way out.
+/// Pod annotation: version of the job's run that created it; pods of older versions are terminating.
 pub(super) const VERSION: &str = "volcano.sh/job-version";
-/// Pod annotation: the controller itself takes the pod away, so its end is no event.
+/// Pod annotation: the controller itself deletes the pod, so its end is no event.
 pub(crate) const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
-/// Everything a plan is made from.
+/// Input of a plan.
 pub(crate) struct Input<'a> {
     pub resource: &'a ApiResource,
     pub job: &'a Object,
     pub pods: &'a Pods,
     /// Pods that are gone and that no plan has seen being deleted.
     pub lost: &'a [Arc<Pod>],
-    /// Its spec has changed since the last look.
+    /// Its spec has changed since the last plan.
     pub updated: bool,
-    /// Events whose timeouts ran at the last look.
+    /// Events whose timeouts ran at the last plan.
     pub delayed: &'a [Delayed],
     pub pod_group: Option<&'a Object>,
     /// The oldest Command (`bus.volcano.sh`) for the job.
     pub command: Option<&'a Command>,
-    /// Whether the queue lets the job's group in, or why not.
+    /// Whether the queue admits the job's group, or why not.
     pub gate: &'a Result<(), String>,
-    /// Id of this look, for conditions.
+    /// Id of this plan, for conditions.
     pub session: &'a str,
     /// Value of a PriorityClass, by name.
     pub priority_of: &'a dyn Fn(&str) -> i64,
     pub now: Timestamp,
 }
 
-/// A request of a user (`bus.volcano.sh/v1alpha1` Command): it is carried out, then deleted.
+/// A request of a user (`bus.volcano.sh/v1alpha1` Command), deleted after it was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     pub name: String,
@@ -49,7 +49,7 @@ pub(crate) struct Command {
     pub action: String,
 }
 
-/// What the rules read.
+/// Input of the rules.
 pub(super) struct View<'a> {
     pub input: &'a Input<'a>,
     pub job: &'a Object,
@@ -59,7 +59,7 @@ pub(super) struct View<'a> {
     pub phase: Phase,
     pub version: i64,
     pub retries: i64,
-    /// Take the place of its policies.
+    /// Replace its policies.
     pub rules: Option<fleet_pai::completion::Rules>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> View<'a> {
         self.tasks.iter().find_map(|task| Some((task, task.index_of(self.job, pod)?)))
     }
 
-    /// The tasks that it depends on have enough pods that have succeeded or are ready.
+    /// The tasks on which it depends have enough pods that have succeeded or are ready.
     pub fn may_start(&self, task: &Task<'_>) -> bool {
         let names = task.spec["dependsOn"]["name"].as_array().map_or(&[][..], Vec::as_slice);
         let satisfied = |name: &Value| {
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
         if any { names.iter().any(satisfied) } else { names.iter().all(satisfied) }
     }
 
-    /// Of the run that goes on now, and not being taken away by this controller.
+    /// Whether the pod belongs to the current run and is not being deleted by this controller.
     pub fn is_current(&self, pod: &Pod) -> bool {
         version_of(pod) == self.version && !is_out_of_sync(pod)
     }

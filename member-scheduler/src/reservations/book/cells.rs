@@ -1,14 +1,16 @@
-//! Reservations that name their places: cells of virtual clusters, and the nodes that are kept for them.
+//! Reservations with named places: cells of virtual clusters, and nodes that are kept for cells.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::{ReservationSpec, ReservationStatus, convert, reservation::ReservationPhase};
-use fleet_placement::Gang;
+use fleet_placement::{Gang, GangComponent};
+use fleet_resources::Resources;
+use fleet_scheduler::PodSpec;
 
-use crate::reservations::entry::{CopyState, Entry, Verdict, refused};
+use crate::reservations::entry::{CopyState, ReservationEntry, Verdict, refused};
 use fleet_member_state::{Hold, MemberState, UnusableNodes, cells};
 
-/// The answer to a standing reservation: which of its nodes are of no use now.
+/// The answer to a reservation of cell nodes: which of them cannot be used now.
 pub(super) fn standing(spec: &ReservationSpec, state: &MemberState) -> ReservationStatus {
     let UnusableNodes { bad, unknown, not_permitted } = state.unusable_cell_nodes(&spec.cell_nodes);
     let usable = spec.cell_nodes.len() - bad.len() - unknown.len();
@@ -36,19 +38,88 @@ pub(super) fn held_message(gang: &Gang, nodes: &BTreeMap<String, Vec<String>>) -
     format!("cells held for {given} of {} pods", gang.pods())
 }
 
-/// The hub gives a job that runs more cells, or takes back those of pods that have ended. What cannot be given is not
-/// held, and the answer says so; what is held stays.
-pub(super) fn change(entry: &mut Entry, name: &str, spec: &ReservationSpec, state: &mut MemberState) {
+/// Places for components that take no cells: outside of the nodes that are cells if there is room, else beside the job's
+/// own cells.
+///
+/// # Errors
+/// What of them finds no room.
+pub(super) fn aside(
+    spec: &ReservationSpec,
+    gang: &Gang,
+    places: &mut BTreeMap<String, Vec<String>>,
+    state: &mut MemberState,
+) -> Result<(), String> {
+    let is_aside = |component: &&GangComponent| spec.without_cells.contains(&component.name);
+    let asked: Vec<(String, Arc<PodSpec>, i64)> = gang
+        .components
+        .iter()
+        .filter(is_aside)
+        .map(|component| {
+            let shape = PodSpec { shape: component.shape.clone(), extras: None };
+            (component.name.clone(), Arc::new(shape), component.replicas)
+        })
+        .collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let none = match state.cluster.find_places(&asked, None) {
+        Ok(found) => {
+            places.extend(found);
+            return Ok(());
+        }
+        Err(none) => none,
+    };
+    let mut free: BTreeMap<String, Resources> = BTreeMap::new();
+    for component in &gang.components {
+        for name in places.get(&component.name).into_iter().flatten() {
+            let Some(node) = state.nodes().get(name) else { continue };
+            free.entry(name.clone()).or_insert_with(|| node.free()).sub(&component.shape.requests);
+        }
+    }
+    for component in gang.components.iter().filter(is_aside) {
+        let slots = places.entry(component.name.clone()).or_default();
+        slots.clear();
+        for _ in 0..component.replicas {
+            let fits = |(name, free): &(&String, &mut Resources)| {
+                let admits = state.nodes().get(name).is_some_and(|node| node.admits(&component.shape));
+                admits && component.shape.requests.fits_in(free)
+            };
+            let Some((name, free)) = free.iter_mut().find(fits) else {
+                let message = format!("component {} takes no cells: {}", component.name, none.sentence());
+                return Err(message);
+            };
+            free.sub(&component.shape.requests);
+            slots.push(name.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The hub has changed the cells of a running job: more cells, or fewer after pods have ended. Cells that
+/// cannot be provided are not held, and the answer names them; held cells stay.
+pub(super) fn change(
+    entry: &mut ReservationEntry,
+    name: &str,
+    spec: &ReservationSpec,
+    state: &mut MemberState,
+) {
     let Verdict::Held(status) = &mut entry.verdict else { return };
     let Ok(gang) = convert::gang(&spec.components) else { return };
     match cells::places(spec, &gang, name, state) {
-        Ok(nodes) => {
+        Ok(mut nodes) => {
+            // Pods without cells stay where they are.
+            let kept = spec
+                .without_cells
+                .iter()
+                .filter_map(|name| Some((name.clone(), status.nodes.get(name)?.clone())));
+            nodes.extend(kept);
             status.message = Some(held_message(&gang, &nodes));
             status.nodes = nodes;
             status.bad_nodes.clear();
             entry.spec = std::sync::Arc::new(spec.clone());
             state.add_hold(Hold::new(name, spec, &status.nodes));
-            // The copy carries the spec: it is written anew.
+            status.vacated = state.vacated_of(name, spec);
+            // The copy contains the spec, so it is written again.
             entry.copy = CopyState::Maybe;
         }
         Err(why) => {
@@ -58,12 +129,13 @@ pub(super) fn change(entry: &mut Entry, name: &str, spec: &ReservationSpec, stat
     }
 }
 
-/// Brings the answer in line with nodes and pods; whether it changed.
-pub(super) fn refresh(entry: &mut Entry, name: &str, state: &MemberState) -> bool {
+/// Updates the answer to the state of nodes and pods; returns whether it changed.
+pub(super) fn refresh(entry: &mut ReservationEntry, name: &str, state: &MemberState) -> bool {
     let Verdict::Held(status) = &mut entry.verdict else { return false };
     let before = status.clone();
     if entry.spec.cell_nodes.is_empty() {
         status.ended = state.ended_of(name);
+        status.vacated = state.vacated_of(name, &entry.spec);
     } else {
         *status = standing(&entry.spec, state);
     }
@@ -74,7 +146,7 @@ pub(super) fn refresh(entry: &mut Entry, name: &str, state: &MemberState) -> boo
 mod tests {
     use fleet_api::{
         Reservation,
-        cell_places::{CellGroup, CellPlace},
+        cell_places::{CellGroup, CellPlace, Preempted},
     };
     use jiff::Timestamp;
 
@@ -82,7 +154,7 @@ mod tests {
     use crate::report;
     use crate::reservations::book::Book;
     use fleet_agent_ground::{lean::LeanNode, permits::CellNodes};
-    use fleet_member_state::testing::{key, reservation, state};
+    use fleet_member_state::testing::{key, pod, reservation, state};
     use serde_json::json;
 
     /// Places `index node cell` of component `w`.
@@ -140,7 +212,7 @@ mod tests {
         let held = "node n1: leaf cell 3 is held by reservation r";
         assert_eq!(told(&book, "s"), format!("Refused [] bad [\"n1\"]: {held}"));
         assert_eq!(told(&book, "t"), "Refused [] bad [\"n9\"]: node n9: the member has no such node");
-        let full = "node n1: it has too little free nvidia.com/gpu";
+        let full = "node n1: it has too little free: nvidia.com/gpu";
         assert_eq!(told(&book, "full"), format!("Refused [] bad [\"n1\"]: {full}"));
     }
 
@@ -165,6 +237,92 @@ mod tests {
     }
 
     #[test]
+    fn a_preempted_pod_leaves_its_cells_and_the_hub_is_told_when_it_is_gone() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        let mut job = asked("r", "u", &["w 2 1"], &[]);
+        let group = |index: i64, node: &str| CellGroup {
+            name: format!("g{index}"),
+            ..cells(&[&format!("{index} {node} 0")]).remove(0)
+        };
+        job.spec.cells = vec![group(0, "n1"), group(1, "n2")];
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        let run = |state: &mut MemberState, name: &str, uid: &str, rest: &str| {
+            state.apply_pod(&pod(&format!("{name}: component=w gpu=1 reservation=r uid={uid} {rest}")));
+        };
+        run(&mut state, "w-0", "0", "node=n1 phase=Running");
+        run(&mut state, "w-1", "1", "node=n2 phase=Running");
+        assert!(state.leaving_pods().is_empty());
+        job.spec.cells[1].preempted = Some(Preempted { by: "default/high".into(), at_ms: 7 });
+        book.apply(&job, &mut state);
+        let vacated = |book: &Book| match &book.entries["r"].verdict {
+            Verdict::Held(status) => status.vacated.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(state.leaving_pods(), [(key("w-1"), "1".to_owned())]);
+        assert!(vacated(&book).is_empty(), "its pod is there");
+        state.set_evicting(&key("w-1"), true);
+        assert!(state.leaving_pods().is_empty(), "it is told once");
+        // The pod is gone, and its controller has made it again: it gets no place there.
+        state.remove_pod(&key("w-1"));
+        run(&mut state, "w-1", "2", "");
+        book.look_at_cells(&mut state);
+        assert_eq!(vacated(&book), BTreeMap::from([("g1".to_owned(), 7)]));
+        let hold = state.hold_named("r").expect("it is held");
+        assert_eq!(hold.place_for(&key("w-1"), "w", Some(1), None), None);
+        assert!(hold.place_for(&key("w-0"), "w", Some(0), None).is_some());
+        // Until the hub has heard it the cells are kept.
+        book.apply(&asked("s", "v", &["w 1 1"], &["0 n2 0"]), &mut state);
+        plan(&mut book, &mut state);
+        assert!(told(&book, "s").starts_with("Refused"), "{}", told(&book, "s"));
+        job.spec.cells.remove(1);
+        book.apply(&job, &mut state);
+        assert!(vacated(&book).is_empty());
+        book.apply(&asked("t", "x", &["w 1 1"], &["0 n2 0"]), &mut state);
+        plan(&mut book, &mut state);
+        assert!(told(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", told(&book, "t"));
+    }
+
+    #[test]
+    fn components_without_cells_lie_outside_of_cells_or_beside_their_own() {
+        for (nodes, expected) in [
+            (&["n1 4", "n2 4"][..], "Reserved [\"n2\", \"n1\"] bad []: cells held for 2 of 2 pods"),
+            (&["n1 4"], "Reserved [\"n1\", \"n1\"] bad []: cells held for 2 of 2 pods"),
+        ] {
+            let (mut book, mut state) = (Book::default(), state(nodes));
+            let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+            kept.spec.cell_nodes = vec!["n1".into()];
+            book.apply(&kept, &mut state);
+            plan(&mut book, &mut state);
+            let mut job = asked("r", "u", &["launcher 1 0", "w 1 1"], &["0 n1 0"]);
+            job.spec.without_cells = vec!["launcher".into()];
+            book.apply(&job, &mut state);
+            plan(&mut book, &mut state);
+            assert_eq!(told(&book, "r"), expected);
+            // It stays there when the cells change.
+            let before = told(&book, "r");
+            job.spec.cells = cells(&["0 n1 1"]);
+            book.apply(&job, &mut state);
+            assert_eq!(told(&book, "r"), before);
+        }
+        let (mut book, mut state) = (Book::default(), state(&["n1 4"]));
+        let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+        kept.spec.cell_nodes = vec!["n1".into()];
+        book.apply(&kept, &mut state);
+        plan(&mut book, &mut state);
+        let mut job = asked("r", "u", &["launcher 1 5", "w 1 1"], &["0 n1 0"]);
+        job.spec.without_cells = vec!["launcher".into()];
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        assert!(
+            told(&book, "r").contains("Refused")
+                && told(&book, "r").contains("component launcher takes no cells: "),
+            "{}",
+            told(&book, "r")
+        );
+    }
+
+    #[test]
     fn a_pod_without_cells_takes_those_of_no_other() {
         let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
         book.apply(&asked("r", "u", &["w 2 1"], &["0 n1 0"]), &mut state);
@@ -185,7 +343,10 @@ mod tests {
         book.apply(&kept, &mut state);
         plan(&mut book, &mut state);
         assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 2 nodes usable");
-        let shapes = report::report(&state).node_shapes;
+        let report = report::report(&mut state);
+        let named: Vec<&String> = report.cell_node_shapes.iter().flat_map(|shape| &shape.nodes).collect();
+        assert_eq!((named, &report.idle_nodes), (vec![&"n1".to_owned()], &vec!["n2".to_owned()]));
+        let shapes = report.node_shapes;
         assert_eq!(shapes.iter().map(|shape| shape.count).sum::<i64>(), 1, "no room of the member's");
         book.apply(&reservation("plain", "u", 1, &["w 2 4"]), &mut state);
         book.apply(&asked("r", "v", &["w 1 4"], &["0 n1 0"]), &mut state);

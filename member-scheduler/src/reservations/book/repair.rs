@@ -1,4 +1,5 @@
-//! Holds that have lost places to pods of other schedulers: planned anew as long as nobody is in them.
+//! Holds that lost places to pods of other schedulers: they are planned again while none of their pods is
+//! bound.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,9 @@ use crate::reservations::entry::{Verdict, expired};
 use fleet_member_state::{Hold, MemberState};
 
 impl Book {
-    /// Holds other places for those that lost theirs: all of a gang of which no pod has its place yet. Where nothing else
-    /// fits, a hold whose job has not come lapses; one whose job is here is planned again ([`Book::replan`]). Whether
-    /// anything is held anew.
+    /// Replaces lost places: all places of a gang of which no pod is bound yet. If nothing else fits, a hold
+    /// whose job has not arrived expires; one whose job is present is planned again later ([`Book::replan`]).
+    /// Returns whether any new place is held.
     pub fn repair(
         &mut self,
         lost: &BTreeMap<String, Vec<String>>,
@@ -37,7 +38,7 @@ impl Book {
             match plan(name, &entry.spec, state, now, next_report) {
                 Ok(mut anew) => {
                     state.add_hold(Hold::new(name, &entry.spec, &anew.nodes));
-                    // The job is as near as it was.
+                    // The time to live stays.
                     anew.expires_at = status.expires_at.take();
                     anew.message = Some(format!("{why}; {}", anew.message.unwrap_or_default()));
                     *status = anew;
@@ -62,13 +63,13 @@ impl Book {
         !self.placeless.is_empty()
     }
 
-    /// Looks for places for the jobs that are here and have lost theirs. Whether any is held.
+    /// Searches places for present jobs that have lost theirs. Returns whether any is held.
     pub fn replan(&mut self, state: &mut MemberState, now: Timestamp, next_report: i64) -> bool {
         let mut held = false;
         for name in std::mem::take(&mut self.placeless) {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
             let Verdict::Held(status) = &mut entry.verdict else { continue };
-            // Its pods have found room without it.
+            // Its pods were placed without it.
             if state.is_placed(&name) {
                 continue;
             }

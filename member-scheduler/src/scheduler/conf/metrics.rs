@@ -1,4 +1,4 @@
-//! Section `metrics`: where the loads of nodes are read.
+//! Section `metrics`: the source of node loads.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use fleet_scheduler::config::duration_s;
 use super::{map, scalar, wrong};
 use crate::scheduler::loads::{Address, Elasticsearch, Kind, Source};
 
-/// Values of `type`. The metrics server is asked where there is no such section.
+/// Values of `type`. Without the section, the metrics server is used.
 const TYPES: [&str; 4] = ["prometheus", "prometheus_adaptor", "elasticsearch", "metrics-server"];
-/// As some of Volcano's pages write it.
+/// Another spelling in Volcano's documentation.
 const ADAPTOR_TOO: &str = "prometheus_adapt";
 const FIELDS: &str = "type, address, interval, tls, elasticsearch";
 
-/// Reads the section.
+/// Parses the section.
 ///
 /// # Errors
-/// Line, field, what was found and what is allowed, in one sentence.
+/// Line, field, value found and values allowed, in one sentence.
 pub(super) fn read(section: &Located) -> Result<Source, String> {
     let mut kind = ("prometheus".to_owned(), section.line);
     let mut url: Option<(String, u64)> = None;
@@ -67,7 +67,7 @@ pub(super) fn read(section: &Located) -> Result<Source, String> {
     Ok(Source { kind, interval })
 }
 
-/// Whether any certificate will do.
+/// Whether certificates are not verified.
 fn read_tls(section: &Located) -> Result<bool, String> {
     let mut any = false;
     for (key, value) in map(section, "metrics.tls")? {

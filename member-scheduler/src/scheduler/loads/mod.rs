@@ -1,9 +1,9 @@
-//! How busy nodes are, for the plugin usage: read at intervals from where the cluster measures it, as the section
-//! `metrics` of `volcano-scheduler.conf` says.
+//! Loads of nodes for the plugin usage: read at intervals from the source in section `metrics` of
+//! `volcano-scheduler.conf`.
 //!
-//! One or two requests for all nodes, however many there are. What was read goes to the core as one change; a source
-//! that does not answer is told in the log, and what it said before counts until it is stale.
-//! Deliberately absent: what a load means ([`fleet_scheduler::usage`]).
+//! One or two requests for all nodes. The readings reach the core as one change. If a source does not answer,
+//! that is logged, and its last readings count until they are stale. Deliberately absent: how loads are used
+//! ([`fleet_scheduler::usage`]).
 
 pub(crate) mod reading;
 mod source;
@@ -23,7 +23,7 @@ use crate::context::Context;
 
 pub(crate) use source::{Address, Elasticsearch, Kind, Source};
 
-/// Reads from whatever source is configured, while one is, until nobody listens.
+/// Reads from the configured source, if there is one, until the receiver is dropped.
 pub(crate) async fn run(
     context: Arc<Context>,
     mut sources: watch::Receiver<Option<Source>>,
@@ -45,7 +45,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Ends when nobody listens.
+/// Ends when the receiver is dropped.
 async fn read_on(context: &Context, source: &Source, changes: &mpsc::Sender<CoreChange>) {
     let mut failing = false;
     loop {
@@ -58,12 +58,12 @@ async fn read_on(context: &Context, source: &Source, changes: &mpsc::Sender<Core
             }
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(source = %source, error, "the source of node loads does not answer: what it said before counts for five minutes");
+                    tracing::warn!(source = %source, error, "the source of node loads does not answer; its last readings count for five minutes");
                 }
                 Vec::new()
             }
         };
-        // An empty one wakes the core, too: what is stale is forgotten in its next cycle.
+        // An empty reading also wakes the core, so that stale ones are dropped in its next cycle.
         if changes.send(CoreChange::Loads(readings)).await.is_err() {
             return;
         }
@@ -71,7 +71,7 @@ async fn read_on(context: &Context, source: &Source, changes: &mpsc::Sender<Core
     }
 }
 
-/// Hands the readings to the scheduler as of `now` (seconds since the epoch).
+/// Applies the readings to the scheduler as of `now` (seconds since the epoch).
 pub(crate) fn take(readings: &[Reading], cluster: &mut Cluster, now: i64) {
     for reading in readings {
         let Some(node) = cluster.nodes.find(&reading.node) else { continue };

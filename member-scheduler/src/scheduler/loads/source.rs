@@ -1,6 +1,6 @@
-//! Where loads of nodes are read: Prometheus, the custom metrics API, Elasticsearch, or the metrics server.
+//! Sources of node loads: Prometheus, the custom metrics API, Elasticsearch, or the metrics server.
 //!
-//! The first three and what they are asked are Volcano's (`metrics.type`); one request answers for all nodes.
+//! The first three, with their queries, are Volcano's (`metrics.type`); one request returns all nodes.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::context::Context;
 use crate::outside;
 use fleet_agent_ground::CALL_TIMEOUT;
 
-/// Over which loads are averaged.
+/// Period over which loads are averaged.
 const PERIOD: &str = "10m";
-/// Hosts that one answer of Elasticsearch names at most.
+/// Most hosts in one answer of Elasticsearch.
 const ES_HOSTS: usize = 20_000;
 const ES_HOST: &str = "host.hostname";
 const ES_CPU: &str = "host.cpu.usage";
@@ -25,13 +25,13 @@ const PROMETHEUS_CPU: &str =
     "avg_over_time((1 - avg by (instance, node) (rate(node_cpu_seconds_total{mode=\"idle\"}[5m])))[10m:30s])";
 const PROMETHEUS_MEMORY: &str =
     "avg_over_time((1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)[10m:30s])";
-/// Shares of nodes in the custom metrics API.
+/// Fractions of nodes in the custom metrics API.
 const CUSTOM: [&str; 2] = ["node_cpu_usage_avg", "node_memory_usage_avg"];
 
-/// A server of its own.
+/// Address of a separate server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// `http://` or `https://`, without a `/` at its end.
+    /// `http://` or `https://`, without a trailing `/`.
     pub url: String,
     /// `tls.insecureSkipVerify`
     pub any_certificate: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Source {
 }
 
 impl Default for Source {
-    /// Without a section `metrics`.
+    /// The default without a section `metrics`.
     fn default() -> Self {
         Self { kind: Kind::MetricsServer, interval: Duration::from_secs(30) }
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// What is measured of all nodes now. A node that one of the two is not known of is left out.
+    /// Current loads of all nodes. A node without one of the two readings is left out.
     pub async fn read(&self, context: &Context) -> Result<Vec<Reading>, String> {
         match &self.kind {
             Kind::Prometheus(address) => {
@@ -138,7 +138,7 @@ async fn member(context: &Context, path: String) -> Result<Value, String> {
     fleet_agent_ground::call(context.member.client.request(request)).await.map_err(|error| error.to_string())
 }
 
-/// Nodes of which both are known.
+/// Nodes with both readings.
 fn joined(cpu: BTreeMap<String, f64>, memory: &BTreeMap<String, f64>) -> Vec<Reading> {
     let both = |(node, cpu): (String, f64)| {
         let memory = Use::Share(*memory.get(&node)?);
@@ -165,18 +165,18 @@ fn vector(answer: &Value) -> Result<BTreeMap<String, f64>, String> {
     Ok(samples.iter().filter_map(value).collect())
 }
 
-/// Values of a list of custom metrics by the node that they describe.
+/// Values of a list of custom metrics, by node.
 fn described(list: &Value) -> BTreeMap<String, f64> {
     let value = |item: &Value| {
         let node = item["describedObject"]["name"].as_str()?.to_owned();
-        // Thousandths, as of cpu.
+        // Thousandths, as for cpu.
         let thousandths = quantity::parse("cpu", item["value"].as_str()?).ok()?;
         Some((node, thousandths as f64 / 1_000.0))
     };
     list["items"].as_array().into_iter().flatten().filter_map(value).collect()
 }
 
-/// What the metrics server says that nodes use.
+/// Use of nodes from the metrics server.
 fn usages(list: &Value) -> Vec<Reading> {
     let reading = |item: &Value| {
         let node = item["metadata"]["name"].as_str()?.to_owned();

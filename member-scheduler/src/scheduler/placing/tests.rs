@@ -177,3 +177,57 @@ fn a_request_that_is_no_quantity_is_told() {
         "{message}"
     );
 }
+
+/// Cells of component `w` for these pods, one device each.
+fn hold_cells(state: &mut MemberState, places: &[(i64, &str)]) {
+    let mut spec = reservation("r", "u", 1, &["w 2 1"]).spec;
+    let mut nodes = vec![String::new(); 2];
+    let mut group = fleet_api::cell_places::CellGroup {
+        request: serde_json::json!({"virtualCluster": "vc", "priority": 1, "affinityGroup": {"name": "g"}}),
+        ..Default::default()
+    };
+    for (index, node) in places {
+        nodes[usize::try_from(*index).unwrap()] = (*node).to_owned();
+        group.places.push(fleet_api::cell_places::CellPlace {
+            component: "w".into(),
+            index: *index,
+            node: (*node).to_owned(),
+            leaf_cells: vec![0],
+            ..Default::default()
+        });
+    }
+    spec.cells = vec![group];
+    state.add_hold(Hold::new("r", &spec, &[("w".to_owned(), nodes)].into()));
+}
+
+#[test]
+fn pods_that_start_one_by_one_are_bound_as_they_get_their_cells() {
+    let mut state = state(&["n1 1", "n2 1"]);
+    hold_cells(&mut state, &[(1, "n2")]);
+    for i in 0..2 {
+        state.apply_pod(&pod(&format!("j-w-{i}: gpu=1 gang=j size=1 component=w reservation=r")));
+    }
+    assert_eq!(look(&mut state, &gang("j")), "j-w-1->n2");
+    assert_eq!(look(&mut state, &gang("j")), "pod j-w-0: it has no cells of its virtual cluster yet");
+    hold_cells(&mut state, &[(1, "n2"), (0, "n1")]);
+    assert_eq!(look(&mut state, &gang("j")), "j-w-0->n1");
+}
+
+#[test]
+fn a_pod_with_cells_is_bound_so_that_it_carries_its_devices() {
+    let mut state = state(&["n1 1", "n2 1"]);
+    hold(&mut state, "plain", &[("w", &["n2"])], &["w 1 1"]);
+    hold_cells(&mut state, &[(0, "n1")]);
+    let asked = |reservation: &str| {
+        let text = format!("j-w-0: gpu=1 gang=j size=1 component=w reservation={reservation}");
+        let mut asked = pod(&text);
+        asked.metadata.uid = None;
+        asked
+    };
+    assert_eq!(node_for_one(&state, &asked("plain")).as_deref(), Some("n2"), "made on its node at once");
+    assert_eq!(node_for_one(&state, &asked("r")), None);
+    state.apply_pod(&pod("j-w-0: gpu=1 gang=j size=1 component=w reservation=r"));
+    let Decision::Bind(bindings) = decide(&mut state, &gang("j")) else { panic!("it has its cells") };
+    let marks = bindings[0].marks.as_ref().expect("marks");
+    assert_eq!(marks[fleet_member_state::ISOLATION_ANNOTATION], "0");
+}

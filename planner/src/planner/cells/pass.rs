@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_api::mutation::{self, Mutation};
 use fleet_cells::{Ask, Decision as CellDecision, GroupState, Phase, Proposal, WaitCause, WaitReason};
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, TakeRule};
+use fleet_quota::{JobId, NotAdmitted, TakeRule};
 
 use crate::{
     cells::{
@@ -14,26 +14,29 @@ use crate::{
     },
     decision::{Decision, Plan, earliest},
     job::{Job, Stand, Waiting},
-    planner::Planner,
+    planner::{
+        Planner,
+        plan::{no_quota, reserved_for, told_apart},
+    },
 };
 
-/// Questions to the allocator in one pass; the rest follow in the next.
+/// Most requests to the allocator in one pass; the rest follow in the next.
 const ASKED_AT_ONCE: usize = 512;
-/// Victims named in the reason of a taker.
+/// Victims named in a preemptor's reason.
 const VICTIMS_NAMED: usize = 5;
-/// Answers that are remembered.
+/// Most refusals remembered.
 const REFUSALS_KEPT: usize = 4096;
 
-/// What became of one group.
+/// Result for one group.
 enum Tried {
     /// It has its cells.
     Placed,
-    /// It has reserved cells; these jobs have to leave them.
+    /// It has reserved cells; these jobs must leave them.
     Reserved(BTreeSet<JobId>),
     Waits(Waiting),
 }
 
-/// What one look at a job came to.
+/// Result for one job.
 struct Looked {
     cluster: Option<String>,
     placed: Vec<String>,
@@ -42,7 +45,7 @@ struct Looked {
 }
 
 impl Planner {
-    /// Decides on everything that waits for cells.
+    /// Decides on all jobs that wait for cells.
     pub(in crate::planner) fn plan_cells(&mut self, now_ms: i64, plan: &mut Plan) {
         if !self.cells.is_on() {
             return;
@@ -52,6 +55,12 @@ impl Planner {
         plan.wake_ms = earliest(plan.wake_ms, doubts_end);
         if self.cells.refused.len() > REFUSALS_KEPT {
             self.cells.refused.clear();
+        }
+        let growing: BTreeSet<&JobId> = self.cells.growing.iter().map(|place| &place.4).collect();
+        let complete: Vec<JobId> =
+            self.verdicts.partials().filter(|id| !growing.contains(id)).cloned().collect();
+        for id in complete {
+            self.verdicts.tell_partial(&id, None);
         }
         let line: BTreeSet<Place> = self.cells.waiting.union(&self.cells.growing).cloned().collect();
         self.cells.claims.begin(&line, now_ms);
@@ -77,7 +86,7 @@ impl Planner {
         }
     }
 
-    /// A job that waits for its first cells. Returns how often the allocator was asked.
+    /// Tries a job that waits for its first cells. Returns the number of requests to the allocator.
     fn look_at_waiting(&mut self, place: &Place, now_ms: i64, plan: &mut Plan) -> usize {
         let id = place.4.clone();
         let Some(entry) = self.jobs.get(&id) else { return 0 };
@@ -89,7 +98,7 @@ impl Planner {
             self.verdicts.tell(&id, Waiting::new(Reason::ReservationRefused, message));
             return 0;
         }
-        let clusters = match self.may_start(&job, &asks, place) {
+        let clusters = match self.may_start(&job, &asks, place, now_ms) {
             Ok(clusters) => clusters,
             Err(waiting) => {
                 self.verdicts.tell(&id, waiting);
@@ -107,7 +116,7 @@ impl Planner {
                 return asked;
             }
             None if looked.victims.is_empty() => {
-                // All or nothing: what some of its groups could have, others may.
+                // All or nothing: cells of some of its groups stay available to others.
                 for name in &looked.placed {
                     self.cells.release_group(name);
                 }
@@ -125,44 +134,60 @@ impl Planner {
         asked
     }
 
-    /// A job that runs and has not all its groups.
+    /// Tries a running job that lacks some of its groups.
     fn grow(&mut self, place: &Place, now_ms: i64, plan: &mut Plan) -> usize {
         let id = place.4.clone();
         let Some(entry) = self.jobs.get(&id) else { return 0 };
         let job = entry.job.clone();
         let (Stand::Holds(held), Some(asks)) = (&job.stand, job.cells.clone()) else { return 0 };
-        if held.ending || self.cells.claims.keeps_from(place).is_some() {
+        if held.ending {
+            self.verdicts.tell_partial(&id, None);
+            return 0;
+        }
+        if let Some(holder) = self.cells.claims.keeps_from(place) {
+            self.verdicts.tell_partial(&id, Some(kept_for(&asks.vc, holder)));
             return 0;
         }
         let missing: Vec<CellGroupAsk> = self.cells.missing(&job, held).cloned().collect();
         let (clusters, mut asked) = (vec![held.cluster.clone()], 0);
         let looked = self.ask_for(&job, &asks, missing.iter(), clusters, now_ms, plan, &mut asked);
+        let waiting = match looked.victims.is_empty() {
+            true => looked.waits,
+            false => Some(waits_for(&looked.victims)),
+        };
+        self.verdicts.tell_partial(&id, waiting);
         if !looked.placed.is_empty() {
             self.cells.changed.insert(id);
         }
         asked
     }
 
-    /// Whether quota, configuration and claims let the job start at all, and the clusters that may take it.
-    fn may_start(&mut self, job: &Job, asks: &CellJob, place: &Place) -> Result<Vec<String>, Waiting> {
+    /// Whether quota, configuration and claims let the job start, and the clusters that may be used.
+    fn may_start(
+        &mut self,
+        job: &Job,
+        asks: &CellJob,
+        place: &Place,
+        now_ms: i64,
+    ) -> Result<Vec<String>, Waiting> {
         self.never_runs(job, asks)?;
         if let (true, Some(quota), Some(Ok(leaf))) =
             (job.queued, &self.quota, self.jobs.get(&job.id).map(|entry| &entry.leaf))
         {
-            let checked = quota.ledger().check(*leaf, &job.shape.total, job.preemptible);
-            checked.map_err(|verdict| {
-                let reason = Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota);
-                Waiting::new(reason, verdict.sentence())
+            let over_ms = job.runtime_ms.map(|run| now_ms.saturating_add(run));
+            let may = quota.may_admit(&job.id, *leaf, &job.shape.total, job.preemptible, over_ms);
+            may.map_err(|why| match why {
+                NotAdmitted::Quota(verdict) => no_quota(&told_apart(verdict, &self.unqueued_use())),
+                NotAdmitted::Reserved(holder) => reserved_for(self.quota.as_ref(), &holder),
             })?;
         }
         if let Some(holder) = self.cells.claims.keeps_from(place) {
-            let message = format!("cells of {} are kept for {holder}, which has waited longer", asks.vc);
-            return Err(Waiting::new(Reason::Claimed, message));
+            return Err(kept_for(&asks.vc, holder));
         }
         self.clusters_for(job)
     }
 
-    /// Said once for a job: what it asks for does not exist, however free everything is.
+    /// Checks once for each job whether its request can ever be satisfied.
     fn never_runs(&mut self, job: &Job, asks: &CellJob) -> Result<(), Waiting> {
         if let Some(waiting) = self.cells.never.get(&job.id) {
             return Err(waiting.clone());
@@ -171,7 +196,7 @@ impl Planner {
             return Ok(());
         }
         let Some(cells) = self.cells.cells.as_mut() else { return Ok(()) };
-        // Groups of pods that start one by one are alike; one of each kind is enough.
+        // Groups of pods that start one by one are alike; it is enough to check one of each kind.
         let mut seen: Vec<fleet_cells::GroupRequest> = Vec::new();
         for ask in &asks.groups {
             let mut plain = ask.request.clone();
@@ -196,27 +221,27 @@ impl Planner {
             return Err(Waiting::new(Reason::ClusterNotReady, message));
         }
         let open = self.open.of(&self.rooms, &job.shape).as_ref().map_err(|why| {
-            Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster is open to {}: {why}", job.id))
+            Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster admits {}: {why}", job.id))
         })?;
         let barred = open.iter().find_map(|(name, _)| job.barred.get(name));
         let usable = open.iter().filter(|(name, _)| {
             !job.barred.contains_key(name) && self.rooms.get(name).is_some_and(|room| room.reserves)
         });
-        // Those where runs of it ended before come last.
+        // Clusters in which runs of it ended before come last.
         let mut names: Vec<(bool, usize, String)> =
             usable.map(|(name, group)| (job.avoided.contains(name), *group, name.clone())).collect();
         names.sort();
         match (names.is_empty(), barred) {
             (true, Some(waiting)) => Err(waiting.clone()),
             (true, None) => {
-                let message = "no cluster that is open to the job answers reservations, which cells need";
+                let message = "no cluster that admits the job supports reservations, which cells require";
                 Err(Waiting::new(Reason::ClusterNotAdmitted, message))
             }
             _ => Ok(names.into_iter().map(|(_, _, name)| name).collect()),
         }
     }
 
-    /// Asks for groups of one job, all in one cluster.
+    /// Requests the groups of one job, all in one cluster.
     #[expect(clippy::too_many_arguments, reason = "one question in its circumstances")]
     fn ask_for<'g>(
         &mut self,
@@ -271,7 +296,7 @@ impl Planner {
     ) -> Tried {
         let key = key(ask, clusters);
         let Some(cells) = self.cells.cells.as_mut() else {
-            return Tried::Waits(Waiting::new(Reason::InvalidCells, "there is no configuration of cells"));
+            return Tried::Waits(Waiting::new(Reason::InvalidCells, "no CellConfiguration is in force"));
         };
         if cells.group(ask.request.name()).is_none()
             && let Some((_, waiting)) =
@@ -295,8 +320,8 @@ impl Planner {
             }
         };
         if cells.commit(&proposal).is_err() {
-            // Nothing changes between a question and its commit.
-            return Tried::Waits(Waiting::new(Reason::Backoff, "the cells have changed meanwhile"));
+            // Nothing changes between a proposal and its commit.
+            return Tried::Waits(Waiting::new(Reason::Backoff, "the cells changed during the decision"));
         }
         self.cells.note_group(id, ask);
         self.cells.note_commit(&proposal);
@@ -307,7 +332,7 @@ impl Planner {
         }
     }
 
-    /// Ends the runs of the jobs whose groups are in the way.
+    /// Evicts the jobs whose groups are in the way. A job whose pods start one by one loses only those pods.
     fn evict_for_cells(
         &mut self,
         taker: &JobId,
@@ -316,15 +341,25 @@ impl Planner {
         plan: &mut Plan,
     ) -> BTreeSet<JobId> {
         let victims = self.cells.jobs_of(proposal.victims.iter().map(|victim| victim.group.clone()));
+        let job_of: BTreeMap<&str, JobId> = proposal
+            .victims
+            .iter()
+            .filter_map(|victim| Some((victim.group.as_str(), self.cells.job_of.get(&victim.group)?.clone())))
+            .collect();
+        let groups_of = |job: &JobId| -> BTreeSet<&str> {
+            job_of.iter().filter(|(_, of)| *of == job).map(|(group, _)| *group).collect()
+        };
         for victim in &victims {
             let Some(entry) = self.jobs.get(victim) else { continue };
             match &entry.job.stand {
                 Stand::Waits => {
-                    // It has not started: what it has it gives back at once, and the taker is asked about again.
+                    // It has not started: it releases its cells at once, and the preemptor is tried again.
                     self.cells.release_job(victim);
                     plan.more = true;
                 }
                 Stand::Holds(held) if held.ending || mutation::is_on(Mutation::BorrowedCellsKept) => {}
+                Stand::Holds(_)
+                    if self.cells.preempt_groups(&entry.job, &groups_of(victim), taker, now_ms) => {}
                 Stand::Holds(_) => plan.decisions.push(Decision::Evict {
                     job: victim.clone(),
                     taker: taker.clone(),
@@ -338,14 +373,14 @@ impl Planner {
     }
 }
 
-/// Equal questions get equal answers.
+/// Equal requests get equal answers.
 fn key(ask: &CellGroupAsk, clusters: &[String]) -> (String, Vec<String>) {
     let mut request = ask.request.clone();
     request.affinity_group.name.clear();
     (serde_json::to_string(&request).unwrap_or_default(), clusters.to_vec())
 }
 
-/// The reason with the level that blocks.
+/// The reason, with the level that blocks.
 fn wait_text(reason: &WaitReason) -> Waiting {
     let kind = match reason.cause {
         WaitCause::TooFewLeaves { .. } | WaitCause::NoChain { .. } => Reason::InsufficientCells,
@@ -357,14 +392,23 @@ fn wait_text(reason: &WaitReason) -> Waiting {
     Waiting::new(kind, reason.to_string())
 }
 
+fn kept_for(vc: &str, holder: &JobId) -> Waiting {
+    Waiting::new(
+        Reason::Claimed,
+        format!("cells of {vc} are reserved for {holder}, which others have passed for too long"),
+    )
+}
+
 fn waits_for(victims: &BTreeSet<JobId>) -> Waiting {
-    let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(JobId::as_str).collect();
+    // The suffix tells which run of the job remains.
+    let name = |job| JobId::as_str(job).split('#').next().unwrap_or_default();
+    let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(name).collect();
     let word = if victims.len() == 1 { "job" } else { "jobs" };
     let message = format!("waits for {} {word} to leave its cells: {}", victims.len(), names.join(", "));
     Waiting::new(Reason::WaitingForVictims, message)
 }
 
-/// By class, for status and tests.
+/// Number of jobs by class, for status and tests.
 pub(super) fn by_class(jobs: impl Iterator<Item = i32>) -> BTreeMap<i32, i64> {
     let mut counts = BTreeMap::new();
     for class in jobs {

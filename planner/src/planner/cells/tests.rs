@@ -94,6 +94,7 @@ impl Lab {
             quota_labels: BTreeMap::new(),
             last_leaf: None,
             queued: false,
+            left_queue: false,
             priority: 0,
             preemptible: true,
             preemptions: 0,
@@ -124,7 +125,11 @@ impl Lab {
                 }
                 Decision::Regroup { job, .. } => {
                     told.push(format!("{} ~ {}", short(&job), self.places(&job)));
-                    self.runs(&job, BTreeMap::new());
+                    let ended = match &self.jobs[short(&job)].stand {
+                        Stand::Holds(held) => held.ended.clone(),
+                        Stand::Waits => BTreeMap::new(),
+                    };
+                    self.runs(&job, ended);
                 }
                 Decision::Evict { job, taker, .. } => {
                     told.push(format!("{} x {}", short(&taker), short(&job)))
@@ -146,7 +151,11 @@ impl Lab {
 
     fn runs(&mut self, id: &JobId, ended: BTreeMap<String, Vec<i64>>) {
         let Some(job) = self.jobs.get_mut(short(id)) else { return };
-        let cells = self.planner.cell_groups(id);
+        let mut cells = self.planner.cell_groups(id);
+        if let (true, Stand::Holds(held)) = (cells.is_empty(), &job.stand) {
+            cells.clone_from(&held.cells);
+            cells.iter_mut().flat_map(|group| &mut group.places).for_each(|place| place.node.clear());
+        }
         job.started_at_ms = Some(self.now_ms);
         job.stand = Stand::Holds(Held { cells, ended, ..Held::here("lab", Counted::ByReports) });
         self.planner.set_job(job.clone(), self.now_ms);
@@ -155,6 +164,24 @@ impl Lab {
     fn ended(&mut self, name: &str, indices: &[i64]) {
         let id = JobId::new(&format!("default/{name}"));
         self.runs(&id, BTreeMap::from([("train".to_string(), indices.to_vec())]));
+    }
+
+    /// The member reports that the pods of preempted groups are gone.
+    fn vacates(&mut self, name: &str) {
+        let job = self.jobs.get_mut(name).expect("known");
+        let Stand::Holds(held) = &mut job.stand else { panic!("it runs") };
+        let groups =
+            held.cells.iter().filter_map(|group| Some((group.name.clone(), group.preempted.as_ref()?.at_ms)));
+        held.vacated = groups.collect();
+        assert!(!held.vacated.is_empty(), "{held:?}");
+        self.planner.set_job(job.clone(), self.now_ms);
+    }
+
+    /// Groups of the job whose pods must leave, and for whom.
+    fn leaving(&self, name: &str) -> Vec<String> {
+        let groups = self.planner.cell_groups(&JobId::new(&format!("default/{name}")));
+        let told = groups.iter().filter_map(|group| Some((group, group.preempted.as_ref()?)));
+        told.map(|(group, by)| format!("{} for {}", group.name, by.by)).collect()
     }
 
     /// The job is over.
@@ -269,6 +296,30 @@ fn pods_that_start_one_by_one_follow_those_that_end() {
 }
 
 #[test]
+fn a_running_job_says_why_some_of_its_pods_wait() {
+    let mut lab = Lab::new(ONE);
+    let id = JobId::new("default/three");
+    let partly = |lab: &Lab| lab.planner.partly_waiting(&id).map(|waiting| waiting.message.clone());
+    lab.submit("three", "default", 100, 3, false);
+    assert_eq!(lab.plan(), ["three -> carol0:[0] dan1:[0]"]);
+    assert!(lab.plan().is_empty());
+    let two = "insufficient capacity in VC default: 1 cells of type GPU asked for, 0 free";
+    assert_eq!(partly(&lab).as_deref(), Some(two));
+    // Its virtual cluster is gone: what runs goes on, and the rest can never run.
+    let mut other = config(TWO, "lab");
+    other.virtual_clusters.remove("default");
+    lab.planner.set_cells(Some(other), lab.now_ms).expect("valid");
+    lab.ended("three", &[0, 1]);
+    lab.plan();
+    let never = "virtualCluster: found default; allowed: vc1";
+    assert_eq!(partly(&lab).as_deref(), Some(never));
+    lab.planner.set_cells(Some(config(ONE, "lab")), lab.now_ms).expect("valid");
+    assert_eq!(lab.plan(), ["three ~ carol2:[0]"]);
+    lab.plan();
+    assert_eq!(partly(&lab), None);
+}
+
+#[test]
 fn what_can_never_run_says_so_at_once() {
     let mut lab = Lab::new(ONE);
     lab.submit("four", "default", 100, 4, true);
@@ -309,6 +360,61 @@ fn after_a_restart_everything_has_the_cells_it_had() {
         assert_eq!(of(&after, name), of(&lab, name));
     }
     assert!(after.planner.cells().expect("on").audit().is_empty());
+}
+
+#[test]
+fn what_remains_of_a_deleted_job_keeps_its_cells_and_has_no_promise() {
+    // With and without somebody who has reserved the cells already.
+    for high in [false, true] {
+        let mut lab = Lab::new(TWO);
+        lab.submit("low", "vc1", 10, 1, true);
+        assert_eq!(lab.plan(), ["low -> dan0:[0]"]);
+        if high {
+            lab.submit("high", "vc1", 100, 1, true);
+            assert_eq!(lab.plan(), ["high x low"]);
+        }
+        let mut remains = lab.jobs["low"].clone();
+        remains.id = JobId::new("default/low#w-1");
+        remains.cells = None;
+        let Stand::Holds(held) = &mut remains.stand else { panic!("it runs") };
+        held.ending = true;
+        for group in &mut held.cells {
+            group.name.push_str("#w-1");
+            group.request["affinityGroup"]["name"] = group.name.clone().into();
+            group.lazily_preempted = Some(Default::default());
+        }
+        lab.planner.set_job(remains.clone(), lab.now_ms);
+        lab.ends("low");
+        lab.submit("high", "vc1", 100, 1, true);
+        lab.submit("oppo", "vc1", -1, 1, true);
+        assert_eq!(lab.plan(), ["oppo -> carol0:[0]"], "other cells are anybody's");
+        let waits = "WaitingForVictims: waits for 1 job to leave its cells: default/low";
+        assert_eq!(lab.why("high"), waits);
+        assert_eq!(lab.planner.cells().expect("on").audit(), [""; 0]);
+        lab.planner.remove_job(&remains.id, lab.now_ms);
+        assert_eq!(lab.plan(), ["high -> dan0:[0]"]);
+    }
+}
+
+#[test]
+fn a_configuration_without_the_cells_of_a_running_job_takes_none_from_it() {
+    let mut lab = Lab::new(TWO);
+    lab.submit("own", "vc1", 100, 1, true);
+    assert_eq!(lab.plan(), ["own -> dan0:[0]"]);
+    let whole = config(TWO, "lab");
+    let mut less = whole.clone();
+    less.physical_cluster.physical_cells.retain(|tree| !format!("{tree:?}").contains("hostname-dan"));
+    less.virtual_clusters.remove("vc1");
+    assert!(less.physical_cluster.physical_cells.len() < whole.physical_cluster.physical_cells.len());
+    lab.planner.set_cells(Some(less), lab.now_ms).expect("valid");
+    lab.plan();
+    assert_eq!(lab.places(&JobId::new("default/own")), "dan0:[0]", "its pod is still there");
+    lab.planner.set_cells(Some(whole), lab.now_ms).expect("valid");
+    lab.submit("next", "vc1", 100, 1, true);
+    let told = lab.plan();
+    assert!(told.iter().all(|line| !line.starts_with("next ->")), "given once: {told:?}");
+    assert_eq!(lab.places(&JobId::new("default/own")), "dan0:[0]");
+    assert_eq!(lab.planner.cells().expect("on").audit(), [""; 0]);
 }
 
 #[test]
@@ -371,6 +477,102 @@ fn a_wide_gang_that_was_passed_too_long_gets_a_claim() {
     assert!(lab.why("next").starts_with("Claimed: "), "{}", lab.why("next"));
     lab.ends("first");
     assert_eq!(lab.plan(), ["wide -> carol0:[0] dan1:[0]"]);
+}
+
+#[test]
+fn a_job_whose_pods_start_one_by_one_loses_only_those_whose_cells_are_needed() {
+    let mut lab = Lab::new(ONE);
+    lab.submit("low", "default", 10, 3, false);
+    assert_eq!(lab.plan(), ["low -> carol0:[0] dan1:[0]"]);
+    lab.submit("high", "default", 100, 1, true);
+    // No eviction of the job: its reservation says which pod has to go.
+    let told = lab.plan();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("low ~ carol0:[0] dan1:[0]"), "{told:?}");
+    let leaving = lab.leaving("low");
+    assert_eq!(leaving.len(), 1, "{leaving:?}");
+    assert!(leaving[0].ends_with("for default/high"), "{leaving:?}");
+    let (gone, stays) = match leaving[0].contains("train-0") {
+        true => ("carol", "low ~ dan1:[0]"),
+        false => ("dan", "low ~ carol0:[0]"),
+    };
+    assert_eq!(lab.why("high"), "WaitingForVictims: waits for 1 job to leave its cells: default/low");
+    assert!(lab.plan().is_empty(), "it was said once");
+    // Another controller finds it in the reservation.
+    let mut after = Lab::new(ONE);
+    (after.now_ms, after.jobs) = (lab.now_ms, lab.jobs.clone());
+    for job in lab.jobs.values() {
+        after.planner.set_job(job.clone(), after.now_ms);
+    }
+    assert!(after.plan().is_empty());
+    assert_eq!(after.leaving("low"), leaving);
+    for lab in [&mut lab, &mut after] {
+        lab.vacates("low");
+        let mut told = lab.plan();
+        told.sort();
+        assert_eq!(told, [format!("high -> {gone}0:[0]"), stays.to_string()]);
+        assert!(lab.leaving("low").is_empty());
+        assert_eq!(lab.planner.cells().expect("on").audit(), [""; 0]);
+        // The pod that went is made again and gets the next free cell, before the one that never had any.
+        lab.ends("high");
+        let told = lab.plan();
+        let pod = if gone == "carol" { "carol0" } else { "dan1" };
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(pod), "{told:?}");
+    }
+}
+
+#[test]
+fn a_job_that_would_lose_all_of_its_pods_is_evicted() {
+    let mut lab = Lab::new(ONE);
+    lab.submit("low", "default", 10, 2, false);
+    assert_eq!(lab.plan(), ["low -> carol0:[0] dan1:[0]"]);
+    lab.submit("wide", "default", 100, 2, true);
+    assert_eq!(lab.plan(), ["wide x low"]);
+    assert!(lab.leaving("low").is_empty());
+    lab.leaves("low");
+    assert_eq!(lab.plan(), ["wide -> carol0:[0] dan1:[0]"]);
+    // One after the other: what is left of it goes with its last pod.
+    let mut lab = Lab::new(ONE);
+    lab.submit("low", "default", 10, 2, false);
+    lab.plan();
+    lab.submit("first", "default", 100, 1, true);
+    lab.plan();
+    assert_eq!(lab.leaving("low").len(), 1);
+    lab.submit("second", "default", 100, 1, true);
+    assert_eq!(lab.plan(), ["second x low"]);
+}
+
+#[test]
+fn a_queue_is_by_class_and_then_first_come_first_served() {
+    let mut lab = Lab::new(TWO);
+    lab.submit("runs", "vc1", 1000, 1, true);
+    lab.plan();
+    for (name, class) in [("test-1", 10), ("oppo-1", -1), ("prod-1", 100), ("test-2", 10), ("prod-2", 100)] {
+        lab.submit(name, "vc1", class, 1, true);
+    }
+    lab.submit("other", "default", 10, 1, true);
+    lab.plan();
+    let first = |lab: &Lab, vc: &str| -> Vec<String> {
+        lab.planner.vc_use()[vc]
+            .jobs
+            .first
+            .iter()
+            .map(|(id, class)| format!("{} {class}", short(id)))
+            .collect()
+    };
+    // The opportunistic one runs on what `default` leaves idle until its own job comes.
+    let line = ["prod-1 100", "prod-2 100", "test-1 10", "test-2 10"];
+    assert_eq!(first(&lab, "vc1")[..4], line);
+    for next in ["prod-1", "prod-2", "test-1", "test-2"] {
+        let runs = lab.jobs.values().find(|job| {
+            matches!(job.stand, Stand::Holds(_))
+                && job.cells.as_ref().is_some_and(|asks| asks.vc == "vc1" && asks.class >= 0)
+        });
+        let runs = short(&runs.expect("one runs").id).to_string();
+        lab.ends(&runs);
+        assert_eq!(lab.plan(), [format!("{next} -> dan0:[0]")]);
+    }
 }
 
 #[test]

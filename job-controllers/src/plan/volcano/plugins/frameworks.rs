@@ -44,7 +44,7 @@ pub(super) fn pytorch(pod: &mut Value, view: &View<'_>, of: &Task<'_>, index: i6
 }
 
 pub(super) fn tensorflow(pod: &mut Value, view: &View<'_>, of: &Task<'_>, index: i64, flags: &Flags<'_>) {
-    // A single process has no cluster to speak of.
+    // A single process needs no cluster specification.
     if view.tasks.len() == 1 && of.replicas == 1 {
         return;
     }
@@ -60,7 +60,7 @@ pub(super) fn tensorflow(pod: &mut Value, view: &View<'_>, of: &Task<'_>, index:
         cluster.push((role, hosts));
     }
     let Some(kind) = kind else { return };
-    // Written by hand: the order of the roles is part of what upstream's users compare.
+    // Written by hand: users of Volcano rely on the order of the roles.
     let cluster: Vec<String> =
         cluster.iter().map(|(role, hosts)| format!("{}:{}", json!(role), json!(hosts))).collect();
     let config = format!(
@@ -81,7 +81,7 @@ pub(super) fn mpi(pod: &mut Value, view: &View<'_>, of: &Task<'_>, flags: &Flags
     for_all_containers(pod, |container| set_env(container, "MPI_HOST", &hosts));
 }
 
-/// Rank of a pod for collective communication: its RANK variable, else by task and index.
+/// Rank of a pod for collective communication: its RANK variable, or else derived from task and index.
 pub(super) fn hcclrank(pod: &mut Value, view: &View<'_>, of: &Task<'_>, index: i64, flags: &Flags<'_>) {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let mut variables = containers.flat_map(|c| c["env"].as_array().into_iter().flatten());

@@ -1,5 +1,5 @@
-//! Job plugins: what `spec.plugins` puts into pods and beside them. Their arguments are flags, as on a
-//! command line.
+//! Job plugins: what `spec.plugins` adds to pods and creates for them. Their arguments are command-line
+//! flags.
 
 mod frameworks;
 mod ray;
@@ -17,10 +17,10 @@ pub(crate) use ssh::SECRET_LABEL as SSH_SECRET_LABEL;
 
 /// Plugins in the order in which they are applied.
 const KNOWN: [&str; 8] = ["env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank"];
-/// Frameworks that need the svc plugin's names.
+/// Frameworks that need the names of the svc plugin.
 const WITH_SVC: [&str; 4] = ["tensorflow", "mpi", "pytorch", "ray"];
 
-/// The plugins of the job; frameworks bring those they need along, as upstream's admission adds them.
+/// The plugins of the job, with those that frameworks require, as Volcano's admission adds them.
 pub(super) fn names(view: &View<'_>) -> Vec<&'static str> {
     let asked = |name: &str| view.job.spec["plugins"].get(name).is_some();
     let wanted = |name: &&&str| match **name {
@@ -37,7 +37,7 @@ fn flags<'a>(view: &View<'a>, plugin: &str) -> Flags<'a> {
     Flags(arguments.filter_map(Value::as_str).flat_map(str::split_whitespace).collect())
 }
 
-/// Objects that the pods need, made before them.
+/// Objects that the pods need, created before them.
 pub(super) fn support(view: &View<'_>) -> Vec<Value> {
     let mut found = Vec::new();
     for name in names(view) {
@@ -51,7 +51,7 @@ pub(super) fn support(view: &View<'_>) -> Vec<Value> {
     found
 }
 
-/// Lets each plugin of the job work on one of its pods.
+/// Applies each plugin of the job to one of its pods.
 pub(super) fn furnish(pod: &mut Value, view: &View<'_>, task: &Task<'_>, index: i64) {
     for name in names(view) {
         let flags = flags(view, name);

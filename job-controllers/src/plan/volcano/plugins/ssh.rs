@@ -1,4 +1,4 @@
-//! ssh: a key pair that all pods of the job share, and a client configuration that knows their names.
+//! ssh: a key pair that all pods of the job share, and a client configuration with their names.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use crate::plan::volcano::view::View;
 
 const DEFAULT_PATH: &str = "/root/.ssh";
 const DEFAULT_PORT: i64 = 22;
-/// Marks a Secret whose keys are drawn when it is made; a plan holds no random numbers.
+/// Marks a Secret whose keys are generated at creation; a plan has no random numbers.
 pub(crate) const SECRET_LABEL: &str = "fleet.dev/ssh-keys";
 
 fn name(view: &View<'_>) -> String {
     format!("{}-ssh", view.job.name())
 }
 
-/// The Secret, with the user's keys where both are given; else the driver draws a pair.
+/// The Secret, with the user's keys if both are given; otherwise the driver generates a pair.
 pub(super) fn secret(view: &View<'_>, flags: &Flags<'_>) -> Value {
     let mut data = json!({"config": config(view, flags)});
     let mut labels = json!({});
@@ -57,7 +57,7 @@ fn config(view: &View<'_>, flags: &Flags<'_>) -> String {
 
 pub(super) fn furnish(pod: &mut Value, view: &View<'_>, flags: &Flags<'_>) {
     let path = flags.text("ssh-key-file-path", DEFAULT_PATH);
-    // The client refuses keys of root that others may read; other users could not read them otherwise.
+    // The client refuses root's keys if others can read them; other users could not read them otherwise.
     let mode = if path == DEFAULT_PATH { 0o600 } else { 0o644 };
     let items: Vec<Value> = ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
         .iter()

@@ -1,4 +1,4 @@
-//! svc: names for the pods, and files and variables that list them.
+//! svc: names for the pods, and files and variables with these names.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::plan::volcano::{task::Task, view::View};
 
 const MOUNT_PATH: &str = "/etc/volcano";
 
-/// A ConfigMap with the hosts, a headless Service that names the pods, a NetworkPolicy that keeps others out.
+/// A ConfigMap with the hosts, a headless Service for the pods, a NetworkPolicy that keeps others out.
 pub(super) fn support(view: &View<'_>, flags: &Flags<'_>) -> Vec<Value> {
     let (job, owner) = (view.job, owner_reference(view.job, view.input.resource));
     let metadata =
@@ -53,7 +53,8 @@ fn config_map(view: &View<'_>) -> String {
     format!("{}-svc", view.job.name())
 }
 
-/// Three keys a task: a line a host without a newline at the end, the same with commas, the count.
+/// Three keys per task: one host per line without a final newline, the same separated by commas, and the
+/// count.
 fn hosts(view: &View<'_>) -> BTreeMap<String, String> {
     let mut data = BTreeMap::new();
     for task in &view.tasks {

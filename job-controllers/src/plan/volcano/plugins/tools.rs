@@ -1,4 +1,4 @@
-//! What plugins share: their arguments, and how a pod is furnished.
+//! Shared by plugins: their arguments, and changes of pods.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl<'a> Flags<'a> {
         self.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
     }
 
-    /// A port; what is none counts as not given.
+    /// A port; an invalid one counts as absent.
     pub fn port(&self, name: &str, default: i64) -> i64 {
         let value = self.get(name).and_then(|value| value.parse().ok());
         value.filter(|port| (1..=65535).contains(port)).unwrap_or(default)
@@ -51,7 +51,7 @@ pub(super) fn for_all_containers(pod: &mut Value, mut work: impl FnMut(&mut Valu
     }
 }
 
-/// Opens a named port in each container that has none of that name.
+/// Declares a named port in each container without one of that name.
 pub(super) fn open_port(pod: &mut Value, name: &str, port: i64) {
     for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
         let ports = list_mut(container, "ports");

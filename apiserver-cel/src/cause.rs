@@ -1,0 +1,53 @@
+//! Why a field is not acceptable.
+
+use serde_json::Value;
+
+/// One entry of `details.causes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable reason, such as `FieldValueRequired`.
+    pub reason: &'static str,
+    /// Human text without the field path.
+    pub message: String,
+    /// JSON path of the field.
+    pub field: String,
+}
+
+impl Cause {
+    /// A cause with the given reason, field and message.
+    pub fn new(reason: &'static str, field: impl Into<String>, message: impl Into<String>) -> Cause {
+        Cause { reason, message: message.into(), field: field.into() }
+    }
+
+    /// A value that is not acceptable.
+    pub fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Cause {
+        Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", brief(value)))
+    }
+
+    /// A field that must be there and is not.
+    pub fn required(field: impl Into<String>, why: &str) -> Cause {
+        let message =
+            if why.is_empty() { "Required value".to_string() } else { format!("Required value: {why}") };
+        Cause::new("FieldValueRequired", field, message)
+    }
+
+    /// A change or a value that is never allowed.
+    pub fn forbidden(field: impl Into<String>, why: &str) -> Cause {
+        Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+}
+
+/// A value as messages show it.
+pub(crate) fn brief(value: &Value) -> String {
+    let text = match value {
+        Value::Object(_) => "\"object\"".to_string(),
+        Value::Array(_) => "\"array\"".to_string(),
+        other => other.to_string(),
+    };
+    // Long values would make the message unreadable.
+    if text.chars().count() > 200 {
+        format!("{}…", text.chars().take(200).collect::<String>())
+    } else {
+        text
+    }
+}

@@ -1,0 +1,140 @@
+//! The one form in which a typed server keeps and shows an object of a built-in kind.
+//!
+//! Inputs: a decoded object and the presence codes of its fields (see `data/go_fields.py`). Zero values of optional
+//! fields are left out, nulls too; structs and required fields are always there; quantities are written one way.
+//! Absent on purpose: defaults, and custom resources, which have no types.
+
+use crate::presence::{Presence, Zero};
+use crate::quantity;
+use crate::schema::{Schema, Type};
+use serde_json::{Map, Value};
+
+/// Removes what a typed decoder does not see: nulls, and zero values of fields that are left out when zero.
+pub fn strip(value: &mut Value) {
+    if let Some(schema) = schema_of(value) {
+        walk(&schema, value, false);
+    }
+}
+
+/// Brings a whole object with its defaults into the form it is stored and shown in.
+pub fn complete(value: &mut Value) {
+    if let Some(schema) = schema_of(value) {
+        walk(&schema, value, true);
+    }
+}
+
+/// What a new object is compared with to tell what its creator wrote.
+pub fn empty(value: &Value) -> Value {
+    let mut out = Value::Object(Map::new());
+    for key in ["apiVersion", "kind"] {
+        if let Some(v) = value.get(key) {
+            out[key] = v.clone();
+        }
+    }
+    complete(&mut out);
+    out
+}
+
+fn schema_of(value: &Value) -> Option<Schema> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    let schema = Schema::builtin(&crate::builtins::definition(group, version, text("kind")));
+    (!schema.get().presence.is_empty()).then_some(schema)
+}
+
+pub(crate) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(b) => !b,
+        Value::Number(n) => n.as_f64() == Some(0.0),
+        Value::String(s) => s.is_empty(),
+        Value::Array(l) => l.is_empty(),
+        Value::Object(m) => m.is_empty(),
+    }
+}
+
+fn walk(schema: &Schema, value: &mut Value, whole: bool) {
+    let node = schema.get();
+    match value {
+        Value::Object(map) if !node.is_opaque() => object(node, map, whole),
+        Value::Array(list) => {
+            if let Some(items) = &node.items {
+                list.iter_mut().for_each(|item| walk(items, item, whole));
+            }
+        }
+        Value::String(_) | Value::Number(_) if node.ty == Type::Quantity => {
+            if let Some(text) = quantity::canonical(value) {
+                *value = text.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn object(node: &Schema, map: &mut Map<String, Value>, whole: bool) {
+    let typed = node.additional.is_none();
+    map.retain(|key, v| {
+        if let Some(schema) = node.field(key) {
+            walk(schema, v, whole);
+        }
+        match node.presence(key) {
+            Some(Presence::Optional | Presence::Always(Zero::List)) => !is_zero(v),
+            Some(Presence::OptionalStruct) => v.as_object().is_some_and(|m| !m.is_empty()),
+            _ => !typed || !v.is_null(),
+        }
+    });
+    if !whole {
+        return;
+    }
+    for (key, presence) in &node.presence {
+        if map.contains_key(&**key) {
+            continue;
+        }
+        match presence {
+            Presence::Struct => {
+                let mut inner = Value::Object(Map::new());
+                if let Some(schema) = node.field(key) {
+                    walk(schema, &mut inner, true);
+                }
+                map.insert(key.to_string(), inner);
+            }
+            Presence::Always(zero) => {
+                map.insert(key.to_string(), zero.value());
+            }
+            Presence::Optional | Presence::OptionalStruct => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_zero_is_left_out_and_what_is_required_is_there() {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {}, "name": "p"},
+            "spec": {"hostNetwork": false, "nodeName": "", "priority": 0, "tolerations": [], "volumes": null,
+                "containers": [{"name": "c", "env": [], "tty": false, "securityContext": {},
+                    "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {}}}]}});
+        complete(&mut pod);
+        assert_eq!(
+            pod,
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {},
+                "spec": {"priority": 0, "containers": [{"name": "c", "securityContext": {},
+                    "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}})
+        );
+    }
+
+    #[test]
+    fn an_empty_object_shows_what_is_always_there() {
+        let event = empty(&json!({"apiVersion": "v1", "kind": "Event"}));
+        assert_eq!(event["firstTimestamp"], Value::Null);
+        assert!(event.as_object().unwrap().contains_key("firstTimestamp"));
+        assert_eq!((&event["source"], &event["reportingComponent"]), (&json!({}), &json!("")));
+        let role = empty(&json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}));
+        assert!(role.as_object().unwrap().contains_key("rules") && role["rules"].is_null());
+        let other = empty(&json!({"apiVersion": "example.com/v1", "kind": "Other"}));
+        assert_eq!(other, json!({"apiVersion": "example.com/v1", "kind": "Other"}));
+    }
+}

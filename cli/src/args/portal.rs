@@ -1,0 +1,42 @@
+//! The arguments of `fleet portal`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::Scope;
+
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct PortalArgs {
+    #[command(subcommand)]
+    pub command: Option<PortalCommand>,
+    /// Listen address and port; port 0 uses a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9286")]
+    pub listen: SocketAddr,
+    /// Where jobs are submitted to
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Show a recorded fleet from a run log instead of a live one: of fleet simulate --log (or -o jsonl), or
+    /// of a controller. No hub is needed, and everybody who reaches the address sees all of it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run_log", "namespace", "metrics_address"])]
+    pub log: Option<PathBuf>,
+    /// Run log of this fleet's controller: the page Time shows the fleet as it was
+    #[arg(long, value_name = "FILE")]
+    pub run_log: Option<PathBuf>,
+    /// Address of the portal's own metrics, at /metrics [default: not served]
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics_address: Option<SocketAddr>,
+    /// Allow a listen address beyond this machine, although tokens then cross the network unencrypted
+    #[arg(long, conflicts_with = "log")]
+    pub allow_plain_http: bool,
+    /// With --log: listen beyond this machine although nobody is asked to sign in
+    #[arg(long, requires = "log")]
+    pub allow_anonymous: bool,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum PortalCommand {
+    /// Print the token of the kubeconfig, for signing in
+    Token,
+}

@@ -1,0 +1,80 @@
+//! The events of a job's runs, and why it waits.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{JobError, Run, item::milliseconds, text};
+use crate::server::{Selectors, Server};
+
+/// In OpenPAI's form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    pub uid: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub reason: String,
+    pub message: String,
+    pub count: i64,
+    /// Milliseconds since 1970.
+    pub first_timestamp: Option<i64>,
+    pub last_timestamp: Option<i64>,
+    pub task_name: String,
+    pub source_component: String,
+    pub source_host: String,
+}
+
+/// The events of a run, oldest first. If the run waits, the last event gives the reason.
+///
+/// # Errors
+/// The hub does not answer, or refuses.
+pub async fn events(server: &Server, run: &Run) -> Result<Vec<Event>, JobError> {
+    let uid = run.uid();
+    let selectors = Selectors { fields: Some(format!("involvedObject.uid={uid}")), ..Selectors::default() };
+    let path = format!("/api/v1/namespaces/{}/events", run.namespace());
+    let mut listed = server.list(&path, &selectors, "application/json").await?;
+    let listed = listed["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut events: Vec<Event> =
+        listed.iter().filter(|event| event["involvedObject"]["uid"] == uid).map(event).collect();
+    events.sort_by_key(|event| event.last_timestamp);
+    if run.state() == fleet_pai::state::State::Waiting
+        && let Some((reason, message)) = run.waiting()
+    {
+        let said = |event: &Event| event.reason == reason && event.message == message;
+        if !events.iter().any(said) {
+            events.push(Event {
+                uid: uid.to_owned(),
+                kind: "Warning".to_owned(),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                count: 1,
+                first_timestamp: None,
+                last_timestamp: None,
+                task_name: String::new(),
+                source_component: "fleet-controller".to_owned(),
+                source_host: String::new(),
+            });
+        }
+    }
+    Ok(events)
+}
+
+fn event(event: &Value) -> Event {
+    let first = milliseconds(&event["firstTimestamp"]).or_else(|| milliseconds(&event["eventTime"]));
+    let component = text(&event["source"]["component"], text(&event["reportingComponent"], ""));
+    Event {
+        uid: text(&event["metadata"]["uid"], "").to_owned(),
+        kind: text(&event["type"], "Normal").to_owned(),
+        reason: text(&event["reason"], "").to_owned(),
+        message: text(&event["message"], "").to_owned(),
+        count: event["count"].as_i64().unwrap_or(1),
+        first_timestamp: first,
+        last_timestamp: milliseconds(&event["lastTimestamp"]).or(first),
+        task_name: match text(&event["involvedObject"]["kind"], "") {
+            "Pod" => text(&event["involvedObject"]["name"], "").to_owned(),
+            _ => String::new(),
+        },
+        source_component: component.to_owned(),
+        source_host: text(&event["source"]["host"], "").to_owned(),
+    }
+}

@@ -1,0 +1,250 @@
+//! One job as lists show it.
+
+use fleet_pai::{
+    completion::Rules,
+    names,
+    state::{ExecutionType, State, SubState, shown},
+};
+use fleet_policies::reason::Reason;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{annotation, label, text};
+
+/// One run of a job: its object, and its binding if the caller may read it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub object: Value,
+    pub binding: Option<Value>,
+    /// 1 for the first.
+    pub number: i64,
+    pub id: String,
+}
+
+impl Run {
+    /// `None` for an object without the labels of a job.
+    pub fn of(object: Value, binding: Option<Value>) -> Option<Self> {
+        let id = annotation(&object, names::ID_ANNOTATION).to_owned();
+        names::of_id(&id)?;
+        let number = label(&object, names::RUN_LABEL).parse().unwrap_or(1);
+        Some(Self { object, binding, number, id })
+    }
+
+    pub fn name(&self) -> &str {
+        text(&self.object["metadata"]["name"], "")
+    }
+
+    pub fn namespace(&self) -> &str {
+        text(&self.object["metadata"]["namespace"], "")
+    }
+
+    pub fn uid(&self) -> &str {
+        text(&self.object["metadata"]["uid"], "")
+    }
+
+    pub fn user(&self) -> &str {
+        names::of_id(&self.id).map_or("", |(user, _)| user)
+    }
+
+    pub(super) fn is_of_same_job(&self, other: &Self) -> bool {
+        self.id == other.id && self.namespace() == other.namespace()
+    }
+
+    pub fn rules(&self) -> Option<Rules> {
+        serde_json::from_str(annotation(&self.object, names::RULES_ANNOTATION)).ok()
+    }
+
+    pub fn execution(&self) -> ExecutionType {
+        let stop = fleet_api::names::is_stopped(&self.object["metadata"]["annotations"]);
+        if stop { ExecutionType::Stop } else { ExecutionType::Start }
+    }
+
+    /// The member it is bound to.
+    pub fn cluster(&self) -> Option<&str> {
+        self.binding.as_ref()?["spec"]["clusters"][0]["name"].as_str()
+    }
+
+    /// Why it waits, if a condition says so.
+    pub fn waiting(&self) -> Option<(&str, &str)> {
+        if let Some(why) = self.unclaimed() {
+            return Some(why);
+        }
+        let conditions = self.binding.as_ref()?["status"]["conditions"].as_array()?;
+        let said = conditions.iter().find(|c| c["type"] == "Scheduled" && c["status"] == "False")?;
+        Some((text(&said["reason"], ""), text(&said["message"], "")))
+    }
+
+    /// Why Fleet does not manage it: no policy selects it, or it cannot be read.
+    fn unclaimed(&self) -> Option<(&str, &str)> {
+        let state = &self.object["status"]["state"];
+        let (reason, message) = (text(&state["reason"], ""), text(&state["message"], ""));
+        let own = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
+        own.iter().any(|own| own.as_str() == reason).then_some((reason, message))
+    }
+
+    fn phase(&self) -> &str {
+        text(&self.object["status"]["state"]["phase"], "")
+    }
+
+    /// The code it ended with, or is ending with.
+    pub fn exit_code(&self) -> Option<i64> {
+        let state = &self.object["status"]["state"];
+        let stopped = self.execution() == ExecutionType::Stop;
+        match self.phase() {
+            "Completed" | "Completing" => Some(fleet_pai::exit::SUCCEEDED),
+            "Failed" | "Aborted" | "Aborting" | "Terminated" | "Terminating" => {
+                let reason = text(&state["reason"], "");
+                Some(match reason {
+                    _ if reason == Reason::Stopped.as_str() => fleet_pai::exit::STOP_REQUESTED,
+                    "AbortJob" => fleet_pai::exit::STOP_REQUESTED,
+                    "InvalidSpec" | "InvalidWorkload" => fleet_pai::exit::POD_SPEC_INVALID,
+                    _ => exit_code_in(text(&state["message"], ""))
+                        .unwrap_or(fleet_pai::exit::NO_FAILED_CONTAINER),
+                })
+            }
+            "Restarting" => exit_code_in(text(&state["message"], "")),
+            _ if stopped => Some(fleet_pai::exit::STOP_REQUESTED),
+            _ => None,
+        }
+    }
+
+    pub fn sub_state(&self) -> SubState {
+        let stopped = self.execution() == ExecutionType::Stop;
+        match self.phase() {
+            "Completed" | "Failed" | "Aborted" | "Terminated" => SubState::Completed,
+            "Aborting" | "Completing" | "Terminating" | "Restarting" => SubState::AttemptDeleting,
+            // Nothing of it runs, and if a policy selects it later, it ends.
+            _ if stopped && self.unclaimed().is_some() => SubState::Completed,
+            _ if stopped => SubState::AttemptDeletionPending,
+            // A job that was evicted still shows the result of its last run.
+            "Running" if self.binding.is_none() || self.cluster().is_some() => SubState::AttemptRunning,
+            _ if self.cluster().is_none() => SubState::AttemptCreationPending,
+            _ => {
+                // Volcano does not call a gang Running while only some of its pods run; OpenPAI does.
+                let status = &self.object["status"];
+                let ran =
+                    ["running", "succeeded", "failed"].iter().any(|f| status[*f].as_i64().unwrap_or(0) > 0);
+                if ran { SubState::AttemptRunning } else { SubState::AttemptPreparing }
+            }
+        }
+    }
+
+    pub fn state(&self) -> State {
+        shown(self.sub_state(), self.exit_code(), false)
+    }
+
+    /// Attempts that Fleet ended and that were followed by another one.
+    pub(super) fn ended_by_fleet(&self) -> &[Value] {
+        let attempts = self.binding.as_ref().and_then(|binding| binding["status"]["attempts"].as_array());
+        let attempts = attempts.map_or(&[][..], Vec::as_slice);
+        // The end of the last run is an attempt of the binding and not a retry.
+        let retried = attempts.len() - usize::from(!attempts.is_empty() && self.state().is_final());
+        &attempts[..retried]
+    }
+
+    fn retries(&self) -> Retries {
+        let by_fleet = self.ended_by_fleet().len() as i64;
+        let status = &self.object["status"];
+        let user = status["retryCount"].as_i64().unwrap_or(0);
+        // The failure that ends the job also raises the count, although no retry follows.
+        let bound = self.object["spec"]["maxRetry"].as_i64().unwrap_or(i64::MAX);
+        let user = if self.phase() == "Failed" { user.min(bound - 1).max(0) } else { user };
+        // Each attempt by the member's controller has a version, and so has the end of the last one.
+        let ends = ["Completing", "Completed", "Aborting", "Aborted", "Terminating", "Terminated"];
+        let last = i64::from(ends.contains(&self.phase()));
+        let by_member = (status["version"].as_i64().unwrap_or(0) - user - last).max(0);
+        Retries { user, platform: by_fleet + by_member, resource: 0 }
+    }
+}
+
+/// Reads `exit code 137` from a controller's message about the end of a job.
+pub(super) fn exit_code_in(message: &str) -> Option<i64> {
+    let (_, rest) = message.split_once("exit code ")?;
+    let digits = rest.trim_start_matches('-').find(|c: char| !c.is_ascii_digit());
+    let sign = rest.len() - rest.trim_start_matches('-').len();
+    rest[..digits.map_or(rest.len(), |end| end + sign)].parse().ok()
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Retries {
+    pub user: i64,
+    pub platform: i64,
+    pub resource: i64,
+}
+
+/// Fields and names are OpenPAI's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    pub debug_id: String,
+    pub name: String,
+    pub username: String,
+    pub state: State,
+    pub sub_state: SubState,
+    pub execution_type: ExecutionType,
+    pub tags: Vec<String>,
+    pub retries: i64,
+    pub retry_details: Retries,
+    pub retry_delay_time: Option<i64>,
+    /// All times in milliseconds since 1970.
+    pub submission_time: Option<i64>,
+    pub created_time: Option<i64>,
+    pub launched_time: Option<i64>,
+    pub completed_time: Option<i64>,
+    pub app_exit_code: Option<i64>,
+    pub virtual_cluster: String,
+    pub total_gpu_number: i64,
+    pub total_task_number: i64,
+    pub total_task_role_number: i64,
+    pub job_priority: String,
+    /// Not in OpenPAI: the namespace of its object.
+    pub namespace: String,
+    pub cluster: Option<String>,
+}
+
+pub(super) fn milliseconds(time: &Value) -> Option<i64> {
+    time.as_str()?.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
+/// When a phase was last entered.
+pub(super) fn entered(status: &Value, phase: &str) -> Option<i64> {
+    let conditions = status["conditions"].as_array()?;
+    let entered = conditions.iter().find(|condition| condition["status"] == phase)?;
+    milliseconds(&entered["lastTransitionTime"])
+}
+
+/// A job as its newest run shows it.
+pub fn item(run: &Run) -> Item {
+    let (object, status) = (&run.object, &run.object["status"]);
+    let created = milliseconds(&object["metadata"]["creationTimestamp"]);
+    let submitted = annotation(object, names::SUBMITTED_ANNOTATION).parse().ok();
+    let rules = run.rules();
+    let roles = rules.as_ref().map_or(&[][..], |rules| rules.roles.as_slice());
+    let retries = run.retries();
+    let ended = run.state().is_final();
+    Item {
+        debug_id: run.name().to_owned(),
+        name: names::of_id(&run.id).map_or(String::new(), |(_, job)| job.to_owned()),
+        username: run.user().to_owned(),
+        state: run.state(),
+        sub_state: run.sub_state(),
+        execution_type: run.execution(),
+        tags: serde_json::from_str(annotation(object, names::TAGS_ANNOTATION)).unwrap_or_default(),
+        retries: retries.user + retries.platform + retries.resource,
+        retry_details: retries,
+        retry_delay_time: None,
+        submission_time: submitted.or(created),
+        created_time: created,
+        launched_time: entered(status, "Running"),
+        completed_time: ended.then(|| milliseconds(&status["state"]["lastTransitionTime"])).flatten(),
+        app_exit_code: run.exit_code().filter(|_| ended),
+        virtual_cluster: label(object, names::VIRTUAL_CLUSTER_LABEL).to_owned(),
+        total_gpu_number: annotation(object, names::GPUS_ANNOTATION).parse().unwrap_or(0),
+        total_task_number: roles.iter().map(|role| role.instances).sum(),
+        total_task_role_number: roles.len() as i64,
+        job_priority: label(object, names::CLASS_LABEL).to_owned(),
+        namespace: run.namespace().to_owned(),
+        cluster: run.cluster().map(str::to_owned),
+    }
+}

@@ -1,0 +1,19 @@
+//! State shared by all handlers.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use kube::Client;
+
+/// What the API needs to answer.
+#[derive(Clone)]
+pub struct Portal {
+    /// A client of the hub without credentials of its own.
+    pub hub: Client,
+    pub url: String,
+    /// Namespace of submitted jobs.
+    pub namespace: String,
+}
+
+/// The state as handlers receive it.
+pub type Shared = State<Arc<Portal>>;

@@ -1,0 +1,94 @@
+//! How deep objects and lists may be inside each other in what members get and report.
+//!
+//! JSON readers stop at 128 levels. A manifest or a status that is nested less than [`MAX`] levels can still be read
+//! inside a Work, and that inside a list. Deliberately absent: the API server's own limit, which is larger.
+
+use serde_json::Value;
+
+/// Levels of objects and lists of a manifest, of an override's result, and of a reported status. A pod template in a
+/// job has about 15.
+pub const MAX: usize = 64;
+
+/// Whether a value has at most so many levels. A number or text has none. Goes no deeper than the levels allowed.
+pub fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(fields) => levels > 0 && fields.values().all(|value| fits(value, levels - 1)),
+        Value::Array(items) => levels > 0 && items.iter().all(|value| fits(value, levels - 1)),
+        _ => true,
+    }
+}
+
+/// Levels and values of a tree, however deep it is: counted without recursion.
+fn extent(value: &Value) -> (usize, usize) {
+    let (mut deepest, mut values) = (0, 0);
+    let mut left = vec![(value, 1)];
+    while let Some((value, level)) = left.pop() {
+        values += 1;
+        match value {
+            Value::Object(fields) => left.extend(fields.values().map(|value| (value, level + 1))),
+            Value::Array(items) => left.extend(items.iter().map(|value| (value, level + 1))),
+            _ => continue,
+        }
+        deepest = deepest.max(level);
+    }
+    (deepest, values)
+}
+
+/// Levels of objects and lists of a value.
+pub fn levels(value: &Value) -> usize {
+    extent(value).0
+}
+
+/// Values in a tree, with all objects and lists.
+pub fn values(value: &Value) -> usize {
+    extent(value).1
+}
+
+/// # Errors
+/// One sentence: the levels found, and those allowed.
+pub fn check(value: &Value) -> Result<(), String> {
+    if fits(value, MAX) {
+        return Ok(());
+    }
+    Err(format!("found {} levels of nested objects and lists; allowed: {MAX}", levels(value)))
+}
+
+/// Replaces with null what is deeper than so many levels; says whether there was any.
+pub fn cut(value: &mut Value, levels: usize) -> bool {
+    match value {
+        Value::Object(_) | Value::Array(_) if levels == 0 => {
+            *value = Value::Null;
+            true
+        }
+        Value::Object(fields) => {
+            fields.values_mut().filter_map(|value| cut(value, levels - 1).then_some(())).count() > 0
+        }
+        Value::Array(items) => {
+            items.iter_mut().filter_map(|value| cut(value, levels - 1).then_some(())).count() > 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(json!(1), |value, _| json!({"a": value}))
+    }
+
+    #[test]
+    fn levels_are_counted_and_cut() {
+        assert_eq!((levels(&json!(1)), levels(&json!([])), levels(&json!({"a": [1, {}]}))), (0, 1, 3));
+        assert_eq!(values(&json!({"a": [1, {}]})), 4);
+        assert_eq!(check(&nested(MAX)), Ok(()));
+        let found = check(&nested(MAX + 1)).unwrap_err();
+        assert_eq!(found, "found 65 levels of nested objects and lists; allowed: 64");
+        let mut value = json!({"deep": nested(MAX), "more": [nested(MAX)], "flat": 1});
+        assert!(cut(&mut value, MAX));
+        assert_eq!((levels(&value), &value["flat"]), (MAX, &json!(1)));
+        assert!(!cut(&mut value, MAX));
+    }
+}

@@ -1,0 +1,3 @@
+//! Where the API is.
+
+pub const PREFIX: &str = "/api/fleet/v1";

@@ -1,0 +1,47 @@
+//! Scenarios of mode `cells`: virtual clusters and groups over the allocator of cells alone, on a virtual clock.
+//!
+//! The file has HiveD's configuration, unchanged, and timed events; see `docs/scenarios.md`. Jobs (`group`) wait in
+//! one queue per virtual cluster, by priority and age, and are tried again after each change; a job that does not
+//! fit is skipped. Single pods (`pod`) are tried once, as by HiveD's extender. Deliberately absent: clusters, quota
+//! trees and the hub; here only cells decide.
+
+mod engine;
+mod log_event;
+mod model;
+mod named;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+pub use log_event::{LogEvent, Record, Summary};
+pub use model::{Action, CellScenario, Event, Job, NeverFits, Pod};
+
+use crate::scenario::ScenarioError;
+
+/// Reads a file that is HiveD's configuration, or OpenPAI's wrapper of one.
+///
+/// # Errors
+/// The first mistake, with line and field.
+pub fn read_config(file: &str, text: &str) -> Result<fleet_cells::config::ClusterConfig, ScenarioError> {
+    read::config_file(file, text)
+}
+
+impl CellScenario {
+    /// Reads a file's text; none when it is a scenario of another mode.
+    ///
+    /// # Errors
+    /// The first mistake, with line and field.
+    pub fn read(file: &str, text: &str) -> Result<Option<Self>, ScenarioError> {
+        read::scenario(file, text)
+    }
+
+    /// Runs it. Each record is reported as it happens.
+    ///
+    /// # Errors
+    /// A record cannot be told, or the configuration does not hold together.
+    pub fn run(&self, tell: &mut dyn FnMut(&Record) -> io::Result<()>) -> io::Result<Summary> {
+        engine::run(self, tell)
+    }
+}

@@ -1,0 +1,166 @@
+//! How long a hollow pod runs and how it ends: pure rules over annotations.
+//!
+//! Inputs: the annotations of the pod, those of the job that owns it, and the fleet's default.
+//! Deliberately absent: clocks and clients.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+
+use fleet_api::names::{SIM_FAIL_ON_ANNOTATION, SIM_RESULT_ANNOTATION, SIM_RUNTIME_ANNOTATION};
+
+/// How long a pod runs once it is Running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunTime {
+    For(Duration),
+    Forever,
+}
+
+/// A text that is no run time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{found:?} is not a run time; allowed: `forever` or numbers with units h, m, s, ms, such as 90s, 1h30m, 500ms"
+)]
+pub struct RunTimeError {
+    pub found: String,
+}
+
+impl FromStr for RunTime {
+    type Err = RunTimeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if text == "forever" {
+            return Ok(Self::Forever);
+        }
+        parse_duration(text).map(Self::For).ok_or_else(|| RunTimeError { found: text.to_string() })
+    }
+}
+
+impl fmt::Display for RunTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forever => f.write_str("forever"),
+            Self::For(time) if time.subsec_millis() == 0 => write!(f, "{}s", time.as_secs()),
+            Self::For(time) => write!(f, "{}ms", time.as_millis()),
+        }
+    }
+}
+
+/// Durations as Go writes them: a sequence of decimal numbers, each with a unit; `0` needs none.
+fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let unit_s = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            _ => return None,
+        };
+        let amount: f64 = number.parse().ok()?;
+        total = total.checked_add(Duration::try_from_secs_f64(amount * unit_s).ok()?)?;
+        rest = tail;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// How a pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Succeeds,
+    Fails,
+}
+
+/// What one pod does on one cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPlan {
+    pub run_time: RunTime,
+    pub ending: Ending,
+}
+
+/// Whether a pod without annotations of its own or its owner's ever ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// A job's pod: it ends after the default run time.
+    Batch,
+    /// A service's pod: it runs until it is deleted.
+    Service,
+    /// A job's pod whose process serves the others: it runs until it is deleted, unless the pod itself says
+    /// otherwise.
+    Daemon,
+}
+
+pub type Annotations = BTreeMap<String, String>;
+
+/// The plan of a pod on `cluster`. Each annotation is looked up on the pod, then on its owner. A value
+/// that cannot be read counts as absent, because a simulated pod cannot report an error.
+pub fn run_plan(
+    pod: &Annotations,
+    owner: &Annotations,
+    nature: Nature,
+    cluster: &str,
+    default: RunTime,
+) -> RunPlan {
+    let look_up = |name: &str| pod.get(name).or_else(|| owner.get(name)).map(String::as_str);
+    let unmarked = match nature {
+        Nature::Batch => default,
+        Nature::Service | Nature::Daemon => RunTime::Forever,
+    };
+    let asked = match nature {
+        Nature::Daemon => pod.get(SIM_RUNTIME_ANNOTATION).map(String::as_str),
+        _ => look_up(SIM_RUNTIME_ANNOTATION),
+    };
+    let run_time = asked.and_then(|text| text.parse().ok()).unwrap_or(unmarked);
+    let fails_here = look_up(SIM_FAIL_ON_ANNOTATION)
+        .is_some_and(|clusters| clusters.split(',').any(|name| name.trim() == cluster));
+    let told_to_fail = look_up(SIM_RESULT_ANNOTATION) == Some("fail");
+    RunPlan { run_time, ending: if fails_here || told_to_fail { Ending::Fails } else { Ending::Succeeds } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let check = |text: &str, expect: Option<u64>| {
+            let found = text.parse::<RunTime>().ok();
+            assert_eq!(found, expect.map(|ms| RunTime::For(Duration::from_millis(ms))), "{text}");
+        };
+        check("60s", Some(60_000));
+        check("5m", Some(300_000));
+        check("500ms", Some(500));
+        check("1h30m", Some(5_400_000));
+        check("1.5s", Some(1_500));
+        check("0", Some(0));
+        for bad in ["", "60", "s", "5 m", "-1s", "1d", "1..2s"] {
+            check(bad, None);
+        }
+        assert_eq!("forever".parse(), Ok(RunTime::Forever));
+    }
+
+    #[test]
+    fn the_pod_speaks_before_its_owner() {
+        let annotations = |pairs: &[(&str, &str)]| -> Annotations {
+            pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
+        let default = RunTime::For(Duration::from_secs(3));
+        let pod = annotations(&[(SIM_RUNTIME_ANNOTATION, "1s")]);
+        let owner = annotations(&[(SIM_RUNTIME_ANNOTATION, "9s"), (SIM_FAIL_ON_ANNOTATION, "east, west")]);
+        let plan = |cluster| run_plan(&pod, &owner, Nature::Batch, cluster, default);
+        let second = RunTime::For(Duration::from_secs(1));
+        assert_eq!(plan("west"), RunPlan { run_time: second, ending: Ending::Fails });
+        assert_eq!(plan("north"), RunPlan { run_time: second, ending: Ending::Succeeds });
+        let none = annotations(&[]);
+        assert_eq!(run_plan(&none, &none, Nature::Batch, "east", default).run_time, default);
+        assert_eq!(run_plan(&none, &none, Nature::Service, "east", default).run_time, RunTime::Forever);
+    }
+}
