@@ -59,9 +59,9 @@ impl Silence {
     /// A member has not answered the reservation of a job.
     pub fn missed(&mut self, job: &Key, cluster: &str, now: Timestamp) {
         self.asked.remove(job);
+        let is_muted = self.is_muted(cluster, now);
         let member = self.members.entry(cluster.to_string()).or_default();
         member.unanswered.insert(job.0.clone());
-        let is_muted = member.muted_until.is_some_and(|until| now < until);
         let is_silent = member.answered_at.is_none_or(|at| at + SILENT_FOR <= now);
         // Reservations that were requested together count once.
         if member.unanswered.len() > 1 && is_silent && !is_muted {
@@ -74,16 +74,15 @@ impl Silence {
     /// A member has answered the reservation of a job.
     pub fn answered(&mut self, job: &Key, cluster: &str, now: Timestamp) {
         self.asked.remove(job);
-        let was_muted = self.members.get(cluster).is_some_and(|member| member.muted_until.is_some());
-        self.members.insert(cluster.to_string(), Member { answered_at: Some(now), ..Member::default() });
-        if was_muted {
+        let member = Member { answered_at: Some(now), ..Member::default() };
+        let before = self.members.insert(cluster.to_string(), member);
+        if before.is_some_and(|member| member.muted_until.is_some()) {
             self.changed.insert(cluster.to_string());
         }
     }
 
     pub fn is_muted(&self, cluster: &str, now: Timestamp) -> bool {
-        let until = self.members.get(cluster).and_then(|member| member.muted_until);
-        until.is_some_and(|until| now < until)
+        self.members.get(cluster).and_then(|member| member.muted_until).is_some_and(|until| now < until)
     }
 
     /// Members that were muted, or no longer are, since the last call.
@@ -104,75 +103,4 @@ impl Silence {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).expect("a time")
-    }
-
-    fn job(namespace: &str) -> Key {
-        (namespace.to_string(), "job".to_string())
-    }
-
-    #[test]
-    fn an_answer_is_waited_for_only_so_long() {
-        let (mut silence, job) = (Silence::default(), job("team"));
-        let mut due = |uid, now| silence.due(&job, Some(uid), "east", at(now));
-        assert_eq!((due("a", 100), due("a", 110)), (at(115), at(115)));
-        assert_eq!(due("b", 112), at(127), "another reservation");
-        assert_eq!(due("b", 50), at(65), "a clock that was set back");
-        silence.forget(&job);
-        assert_eq!(silence.due(&job, Some("b"), "east", at(120)), at(135));
-    }
-
-    #[test]
-    fn a_member_that_answers_others_may_take_longer() {
-        let mut silence = Silence::default();
-        assert_eq!(silence.due(&job("slow"), None, "east", at(100)), at(115));
-        silence.answered(&job("other"), "east", at(110));
-        assert_eq!(silence.due(&job("slow"), None, "east", at(111)), at(125));
-        silence.answered(&job("other"), "east", at(215));
-        assert_eq!(silence.due(&job("slow"), None, "east", at(216)), at(220), "but not for ever");
-    }
-
-    #[test]
-    fn a_silent_member_is_asked_ever_less_often_until_it_answers() {
-        let mut silence = Silence::default();
-        let missed =
-            |silence: &mut Silence, now| ["a", "b"].map(|n| silence.missed(&job(n), "east", at(now)));
-        missed(&mut silence, 100);
-        missed(&mut silence, 101);
-        assert_eq!(silence.next_end(), Some(at(115)), "asked together");
-        assert_eq!(silence.take_changed(at(101)).len(), 1);
-        assert!(silence.is_muted("east", at(114)) && !silence.is_muted("east", at(115)));
-        assert!(silence.take_changed(at(114)).is_empty());
-        assert_eq!((silence.take_changed(at(115)).len(), silence.take_changed(at(115)).len()), (1, 0));
-        assert_eq!(silence.next_end(), None);
-        missed(&mut silence, 130);
-        assert_eq!(silence.next_end(), Some(at(160)));
-        for now in 1..20 {
-            silence.take_changed(at(1_000 * now));
-            missed(&mut silence, 1_000 * now);
-        }
-        assert_eq!(silence.next_end(), Some(at(19_300)), "five minutes at most");
-        silence.answered(&job("a"), "east", at(19_001));
-        assert!(!silence.is_muted("east", at(19_001)));
-        missed(&mut silence, 30_000);
-        assert_eq!(silence.next_end(), Some(at(30_015)));
-    }
-
-    /// A job that an honest member cannot answer keeps no other tenant out of it.
-    #[test]
-    fn one_namespace_alone_mutes_no_member() {
-        let mut silence = Silence::default();
-        for now in 1..20 {
-            silence.missed(&job("a"), "east", at(100 * now));
-        }
-        assert_eq!((silence.next_end(), silence.take_changed(at(2_000)).len()), (None, 0));
-        silence.answered(&job("b"), "east", at(2_000));
-        silence.missed(&job("a"), "east", at(2_001));
-        silence.missed(&job("b"), "east", at(2_002));
-        assert!(!silence.is_muted("east", at(2_003)), "it answered a moment ago");
-    }
-}
+mod tests;
