@@ -1,9 +1,5 @@
 //! Files and doors: who may read what a server keeps, and what one caller can take from the others.
 
-#[path = "conformance/api.rs"]
-mod api;
-
-use api::Api;
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
 use serde_json::{Value, json};
 use std::fs;
@@ -12,6 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
+
+use crate::api::Api;
 
 fn on_disk(dir: &Path) -> Config {
     Config { data_dir: Some(dir.into()), access: Access::Rbac, ..Config::default() }

@@ -1,7 +1,6 @@
 //! Black-box checks over the in-process router.
 
 // The CRD below is one deep literal.
-#![recursion_limit = "256"]
 
 use axum::body::Body;
 use fleet_apiserver::{Access, ApiServer, Config};

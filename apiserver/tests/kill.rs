@@ -3,10 +3,6 @@
 //!
 //! The server is this test program once more. `FLEET_KILL_ROUNDS` (10) says how often it is killed.
 
-#[path = "conformance/api.rs"]
-mod api;
-
-use api::Api;
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::api::Api;
 
 /// Directory of the store, for the copy of this program that serves it.
 const SERVE: &str = "FLEET_KILL_SERVE";
@@ -52,7 +50,7 @@ struct Life(Child);
 impl Life {
     fn begin(dir: &Path) -> Life {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "server_to_be_killed", "--nocapture"]).env(SERVE, dir);
+        command.args(["--exact", "kill::server_to_be_killed", "--nocapture"]).env(SERVE, dir);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         Life(child.expect("starts"))
     }

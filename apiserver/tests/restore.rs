@@ -1,13 +1,11 @@
 //! A store that goes back in time: what clients saw of the time that was taken back is never taken for today's.
 
-#[path = "conformance/api.rs"]
-mod api;
-
-use api::{Api, config_map};
 use fleet_apiserver::{Access, Config};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+
+use crate::api::{self, Api, config_map};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -1,7 +1,5 @@
 //! Two controllers on one hub: one leads, the other takes over.
 
-mod hub;
-
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -17,7 +15,7 @@ use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use hub::{Hub, hub_with, until};
+use crate::hub::{Hub, hub_with, until};
 
 fn options(identity: &str, duration_ms: u64) -> Options {
     Options {

@@ -1,7 +1,5 @@
 //! Runs that end before their job: the cluster is lost, tainted or drained, the name is taken, nothing starts.
 
-mod hub;
-
 use std::time::Duration;
 
 use fleet_api::{Cluster, Work, binding::ResourceBindingStatus};
@@ -14,7 +12,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use hub::{Hub, condition, hub, hub_with, until};
+use crate::hub::{Hub, condition, hub, hub_with, until};
 
 /// A cluster is lost 300 ms after its last renewal.
 fn quick() -> Options {

@@ -1,7 +1,5 @@
 //! A queued PyTorchJob waits, is admitted, reserved, bound, dispatched, and its end is recorded.
 
-mod hub;
-
 use std::time::Duration;
 
 use fleet_api::{Queue, QueueUnit, Reservation, ResourceBinding, Work};
@@ -14,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use hub::{condition, hub, hub_with, until};
+use crate::hub::{condition, hub, hub_with, until};
 
 #[tokio::test]
 async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {

@@ -11,13 +11,13 @@ async fn whole(pod_scheduling: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "in real time; not yet seen to pass on a busy machine: cargo nextest run -p fleet-kubesim --test shared --run-ignored all"]
+#[ignore = "in real time; not yet seen to pass on a busy machine: cargo nextest run -p fleet-kubesim shared:: --run-ignored all"]
 async fn gangs_that_the_agent_binds() {
     whole("Fleet").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "in real time; not yet seen to pass on a busy machine: cargo nextest run -p fleet-kubesim --test shared --run-ignored all"]
+#[ignore = "in real time; not yet seen to pass on a busy machine: cargo nextest run -p fleet-kubesim shared:: --run-ignored all"]
 async fn gangs_that_the_clusters_scheduler_binds_behind_gates() {
     whole("Gates").await;
 }

@@ -1,10 +1,8 @@
 //! The agent over embedded API servers: join, lease, capacity, reservations, gangs.
 
-mod bed;
-
 use std::{collections::BTreeMap, time::Duration};
 
-use bed::{Bed, PATIENCE, create, options, server, until};
+use crate::bed::{Bed, PATIENCE, create, options, server, until};
 use fleet_api::{Cluster, crds::Side, names, reservation::ReservationPhase};
 use k8s_openapi::api::{
     coordination::v1::Lease,

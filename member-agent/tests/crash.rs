@@ -1,47 +1,29 @@
 //! The agent is killed between any two of its writes, over the life of a job: it is reserved, sent, run, recorded and
 //! removed all the same, and no pod of it exists twice.
 
-mod bed;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use bed::{Bed, Moment, create, options, until};
 use fleet_api::{Reservation, Work, names, reservation::ReservationPhase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
-    core::GroupVersionKind,
-    discovery::ApiResource,
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use member_agent::{JobController, Options};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
+
+use crate::bed::{Bed, Moment, create, options, until, work};
 
 /// More writes than any of these lives has.
 const MOST_WRITES: usize = 200;
 
 /// Uids of pods by name, as a kubelet has seen them.
 type Seen = Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>;
-
-fn work(name: &str, reservation: Option<&str>) -> Value {
-    let amounts = json!({"nvidia.com/gpu": "1"});
-    let container =
-        json!({"name": "pytorch", "image": "i", "resources": {"requests": amounts, "limits": amounts}});
-    let role = json!({"replicas": 1, "restartPolicy": "OnFailure",
-        "template": {"spec": {"schedulerName": "fleet", "containers": [container]}}});
-    let job = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"runPolicy": {"cleanPodPolicy": "None"}, "pytorchReplicaSpecs": {"Master": role, "Worker": role}}});
-    json!({
-        "metadata": {"name": name, "namespace": "fleet-east", "finalizers": [names::WORK_FINALIZER]},
-        "spec": {"binding": {"namespace": "default", "name": format!("{name}-pytorchjob"), "uid": format!("uid-{name}")}, "epoch": 1,
-            "reservation": reservation, "fenced": true, "term": 1, "workload": {"manifests": [job]}}})
-}
 
 /// Plays the kubelet: what is bound runs, and succeeds when `may_end` says so; what is to go is gone at once.
 fn kubelet(bed: &Bed, seen: Seen, may_end: Arc<Mutex<bool>>) -> JoinHandle<()> {
@@ -77,16 +59,6 @@ fn kubelet(bed: &Bed, seen: Seen, may_end: Arc<Mutex<bool>>) -> JoinHandle<()> {
 }
 
 impl Bed {
-    fn works(&self) -> Api<Work> {
-        Api::namespaced(self.hub.clone(), "fleet-east")
-    }
-
-    fn jobs(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "pytorchjobs");
-        Api::namespaced_with(self.member.clone(), "default", &resource)
-    }
-
     /// Waits for the job's last reported condition.
     async fn wait_reported(&self, name: &str, state: &str) {
         let works = self.works();
@@ -102,7 +74,7 @@ impl Bed {
     async fn live(&self, name: &str, may_end: &Mutex<bool>) {
         self.ask(name, &[("master", 1, 1), ("worker", 1, 1)], 60).await;
         self.phase(name, ReservationPhase::Reserved).await;
-        create(&self.works(), work(name, Some(name))).await;
+        create(&self.works(), work(name, 1, json!({"reservation": name, "fenced": true, "term": 1}))).await;
         self.wait_reported(name, "Running").await;
         *may_end.lock().unwrap() = true;
         self.wait_reported(name, "Succeeded").await;
@@ -189,7 +161,7 @@ async fn killed_while_it_stops_a_fenced_job() {
         let (seen, may_end) = (Seen::default(), Arc::new(Mutex::new(false)));
         let kubelet = kubelet(&bed, seen.clone(), may_end.clone());
         let running = bed.start(quick());
-        create(&bed.works(), work(&name, None)).await;
+        create(&bed.works(), work(&name, 1, json!({"fenced": true, "term": 1}))).await;
         bed.wait_reported(&name, "Running").await;
         let fuse = bed.fuse(write, Moment::After);
         bed.link.cut();

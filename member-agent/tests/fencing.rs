@@ -1,11 +1,8 @@
 //! What becomes of jobs while their cluster is cut off from the hub, and after: over embedded API servers, with the
 //! agent's own job controller.
 
-mod bed;
-
 use std::{collections::BTreeSet, time::Duration};
 
-use bed::{Agent, Bed, create, options, until};
 use fleet_api::{Work, names};
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -14,11 +11,11 @@ use k8s_openapi::api::{
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::GroupVersionKind,
-    discovery::ApiResource,
 };
 use member_agent::{JobController, Options};
 use serde_json::{Value, json};
+
+use crate::bed::{self, Agent, Bed, create, options, until, work};
 
 fn fencing() -> Options {
     Options {
@@ -31,44 +28,7 @@ fn fencing() -> Options {
     }
 }
 
-fn job(name: &str, gpus: u32) -> Value {
-    let container = json!({"name": "pytorch", "image": "i", "resources": {
-        "requests": {"nvidia.com/gpu": gpus.to_string()}, "limits": {"nvidia.com/gpu": gpus.to_string()}}});
-    let role = |replicas: u32| {
-        json!({"replicas": replicas, "restartPolicy": "OnFailure",
-            "template": {"spec": {"schedulerName": "fleet", "containers": [container]}}})
-    };
-    json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"runPolicy": {"cleanPodPolicy": "None"},
-            "pytorchReplicaSpecs": {"Master": role(1), "Worker": role(1)}}})
-}
-
-fn work(name: &str, epoch: i64, fields: Value) -> Value {
-    let mut work = json!({
-        "metadata": {"name": name, "namespace": "fleet-east", "finalizers": [names::WORK_FINALIZER]},
-        "spec": {"binding": {"namespace": "default", "name": format!("{name}-pytorchjob"), "uid": format!("uid-{name}")},
-            "epoch": epoch, "workload": {"manifests": [job(name, 1)]}}});
-    for (field, value) in fields.as_object().into_iter().flatten() {
-        work["spec"][field] = value.clone();
-    }
-    work
-}
-
 impl Bed {
-    fn works(&self) -> Api<Work> {
-        Api::namespaced(self.hub.clone(), "fleet-east")
-    }
-
-    fn jobs(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob");
-        Api::namespaced_with(
-            self.member.clone(),
-            "default",
-            &ApiResource::from_gvk_with_plural(&kind, "pytorchjobs"),
-        )
-    }
-
     /// Waits until both pods of the job are bound and plays the kubelet for them; returns their uids.
     async fn run_pods(&self, name: &str) -> BTreeSet<String> {
         let mut uids = BTreeSet::new();

@@ -1,8 +1,5 @@
 //! The life of a job: small plays, and laws over random ones.
 
-mod common;
-
-use common::{lab, protocol, read};
 use fleet_pai::{
     completion::Rules,
     life::{Did, Life, TaskId, Todo},
@@ -10,6 +7,8 @@ use fleet_pai::{
 };
 use proptest::prelude::*;
 use serde_json::json;
+
+use crate::common::{lab, protocol, read};
 
 fn task(index: usize) -> TaskId {
     TaskId { role: 0, index }

@@ -1,8 +1,5 @@
 //! The objects a job becomes.
 
-mod common;
-
-use common::{lab, protocol, read};
 use fleet_pai::{
     Protocol,
     completion::Rules,
@@ -11,6 +8,8 @@ use fleet_pai::{
     native::{Native, Submission, native, rerun},
 };
 use serde_json::{Value, json};
+
+use crate::common::{lab, protocol, read};
 
 fn objects(protocol: &Protocol) -> Native {
     let submission = Submission {

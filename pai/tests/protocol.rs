@@ -1,10 +1,9 @@
 //! The protocol's schema: defaults, every mistake by its path, and the lab's files as they are.
 
-mod common;
-
-use common::{JOB, doc, job, lab, protocol, read};
 use fleet_pai::{Class, Code, Completion, Doc, Node, Protocol};
 use serde_json::{Value, json};
+
+use crate::common::{JOB, doc, job, lab, protocol, read};
 
 #[test]
 fn the_eight_lab_files_are_read_as_they_are() {

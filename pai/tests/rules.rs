@@ -1,10 +1,7 @@
 //! Templates, cells, completion and retry: one row for each rule.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{job, lab, protocol, read};
 use fleet_pai::{
     Protocol,
     completion::{Completed, Ended, RoleRule, Rules, judge},
@@ -14,6 +11,8 @@ use fleet_pai::{
     state::{State, SubState, shown},
 };
 use serde_json::{Value, json};
+
+use crate::common::{job, lab, protocol, read};
 
 fn with_commands(commands: Value) -> Protocol {
     protocol(|job| {

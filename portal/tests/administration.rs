@@ -1,12 +1,11 @@
 //! The page of administration: what it does, and that it does nothing that the hub does not let its user do.
 
-mod hub;
-
 use std::time::Duration;
 
 use axum::http::{Request, header};
-use hub::{Browser, Hub, location};
 use serde_json::{Value, json};
+
+use crate::hub::{Browser, Hub, location};
 
 const PATH: &str = "/administration";
 const TREES: &str = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees";

@@ -1,14 +1,13 @@
 //! The API for programs: every route, held against its own document, and whom the hub lets use it.
 
-mod hub;
-
 use std::{path::Path, time::Duration};
 
 use axum::http::{Request, header};
 use fleet_portal::web::openapi;
 use fleet_views::{ClusterFacts, LeaseFacts, NodeGroup, QuotaFacts, TaintFacts, TreeFacts};
-use hub::{Answer, Browser, Hub, JOBS};
 use serde_json::{Value, json};
+
+use crate::hub::{self, Answer, Browser, Hub, JOBS};
 
 const V1: &str = "/api/fleet/v1";
 const JOB: &str = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: NAME}\nspec: {pytorchReplicaSpecs: \
@@ -90,7 +89,7 @@ fn the_document_is_kept_in_the_docs() {
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         kept == made,
-        "docs/openapi.json is out of date; run UPDATE_DOCS=1 cargo test -p fleet-portal --test api the_document"
+        "docs/openapi.json is out of date; run UPDATE_DOCS=1 cargo test -p fleet-portal --test suite the_document"
     );
 }
 

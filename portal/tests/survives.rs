@@ -1,7 +1,5 @@
 //! What the portal withstands: many viewers and slow ones, nonsense of every kind, tokens that die, and markup in every text.
 
-mod hub;
-
 use std::{
     sync::{
         Arc,
@@ -17,13 +15,14 @@ use fleet_views::{
     BindingFacts, ClaimFacts, ClusterFacts, Known, LeaseFacts, NodeGroup, PlaceFacts, QuotaFacts, Said,
     TaintFacts, TreeFacts, UnitFacts,
 };
-use hub::{Browser, Hub, many};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::oneshot,
 };
+
+use crate::hub::{self, Browser, Hub, many};
 
 /// Processor time of a thread, in milliseconds.
 fn cpu_ms(thread: &str) -> f64 {

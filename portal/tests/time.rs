@@ -1,7 +1,5 @@
 //! Pages of a recording: alone, and beside a hub that asks who may do what.
 
-mod hub;
-
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -18,9 +16,10 @@ use fleet_portal::{
     web::{Audience, Web, recording, router},
 };
 use http_body_util::BodyExt;
-use hub::{Hub, ODD, location};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+
+use crate::hub::{self, Hub, ODD, location};
 
 /// A reclaim: wide of team b runs, own of team a takes its place back.
 fn run() -> String {

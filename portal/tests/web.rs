@@ -1,7 +1,5 @@
 //! The pages against an embedded hub that asks who may do what.
 
-mod hub;
-
 use std::time::Duration;
 
 use axum::{
@@ -9,9 +7,10 @@ use axum::{
     http::{Request, header},
 };
 use http_body_util::BodyExt;
-use hub::{Browser, Hub, JOBS, ODD, location, many};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+
+use crate::hub::{Browser, Hub, JOBS, ODD, location, many};
 
 const PAGES: [&str; 7] =
     ["/", "/queues", "/jobs", "/clusters", "/virtual-clusters", "/submit", "/administration"];

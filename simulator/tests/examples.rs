@@ -73,7 +73,7 @@ fn check(folder: &Path) -> usize {
     }
     assert!(
         wrong.is_empty(),
-        "{}\nif that is right: {UPDATE}=1 cargo test -p fleet-kubesim --test examples",
+        "{}\nif that is right: {UPDATE}=1 cargo test -p fleet-simulator --test examples",
         wrong.join("\n")
     );
     files.len()

@@ -6,7 +6,7 @@ mod link;
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fleet_api::{
-    Reservation, ReservationSpec,
+    Reservation, ReservationSpec, Work,
     binding::Component,
     crds::{Side, definitions},
     names,
@@ -17,7 +17,9 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+    discovery::ApiResource,
     runtime::{WatchStreamExt, watcher},
 };
 use member_agent::Options;
@@ -144,6 +146,16 @@ impl Bed {
         Api::namespaced(self.member.clone(), names::MEMBER_NAMESPACE)
     }
 
+    pub fn works(&self) -> Api<Work> {
+        Api::namespaced(self.hub.clone(), "fleet-east")
+    }
+
+    pub fn jobs(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "pytorchjobs");
+        Api::namespaced_with(self.member.clone(), "default", &resource)
+    }
+
     pub async fn ask(&self, name: &str, components: &[(&str, i64, i64)], ttl_seconds: i64) {
         let component = |(name, replicas, gpus): &(&str, i64, i64)| Component {
             name: (*name).to_owned(),
@@ -206,6 +218,32 @@ impl Bed {
         });
         reached.await.unwrap()
     }
+}
+
+/// A PyTorchJob of two pods.
+fn job(name: &str, gpus: u32) -> Value {
+    let container = json!({"name": "pytorch", "image": "i", "resources": {
+        "requests": {"nvidia.com/gpu": gpus.to_string()}, "limits": {"nvidia.com/gpu": gpus.to_string()}}});
+    let role = |replicas: u32| {
+        json!({"replicas": replicas, "restartPolicy": "OnFailure",
+            "template": {"spec": {"schedulerName": "fleet", "containers": [container]}}})
+    };
+    json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"runPolicy": {"cleanPodPolicy": "None"},
+            "pytorchReplicaSpecs": {"Master": role(1), "Worker": role(1)}}})
+}
+
+/// A Work of such a job, with further fields of its spec.
+pub fn work(name: &str, epoch: i64, fields: Value) -> Value {
+    let mut work = json!({
+        "metadata": {"name": name, "namespace": "fleet-east", "finalizers": [names::WORK_FINALIZER]},
+        "spec": {"binding": {"namespace": "default", "name": format!("{name}-pytorchjob"), "uid": format!("uid-{name}")},
+            "epoch": epoch, "workload": {"manifests": [job(name, 1)]}}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        work["spec"][field] = value.clone();
+    }
+    work
 }
 
 pub async fn create<K>(api: &Api<K>, object: Value) -> K

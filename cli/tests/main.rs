@@ -1,0 +1,4 @@
+//! The program `fleet`, as a user starts it. One program, because each linked test costs time and disk.
+
+mod join;
+mod program;

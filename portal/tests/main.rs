@@ -1,0 +1,9 @@
+//! The portal from outside, as a browser and as a program. One program, because each linked test costs time and disk.
+
+mod administration;
+mod api;
+mod hub;
+mod rest;
+mod survives;
+mod time;
+mod web;
