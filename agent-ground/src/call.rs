@@ -37,6 +37,11 @@ impl CallError {
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
+
+    /// The object itself is wrong or too large: the same request would be refused again.
+    pub fn is_about_the_object(&self) -> bool {
+        matches!(self.code(), Some(400 | 413 | 422))
+    }
 }
 
 /// Runs one request with the timeout.

@@ -347,18 +347,18 @@ pub struct DemoArgs {
 /// Many jobs at once on one member; each makes progress only if all of its pods run.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Play {
-    /// TensorFlow jobs of 2 parameter servers and 4 workers, on a cluster with capacity for two
+    /// TensorFlow jobs of 2 parameter servers and 4 workers: one alone, two without capacity for both, five with capacity for two
     Gangs(PlayArgs),
-    /// Spark queries of a driver and five executors on four nodes of 8 cpu
+    /// Spark queries of a driver and five executors on four nodes of 8 cpu, with PodGroups and with a node for drivers
     Spark(PlayArgs),
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct PlayArgs {
-    /// How many at once: 5 jobs, 104 queries
+    /// How many at once, of gangs with capacity for two [default: three cases (gangs), 104 (spark)]
     #[arg(long, value_name = "N")]
     pub jobs: Option<u16>,
-    /// Without gang scheduling: no plugin gang (gangs), no PodGroups (spark)
+    /// Only without gang scheduling: no plugin gang (gangs), no PodGroups (spark)
     #[arg(long)]
     pub no_gang: bool,
     /// Run time of each job once its whole gang runs

@@ -65,6 +65,12 @@ enum Task {
         #[arg(long)]
         debug: bool,
     },
+    /// Plays many random histories against the laws of quota, of the member scheduler and of virtual clusters.
+    Laws {
+        /// How many of each law; of virtual clusters always 100,000.
+        #[arg(long, default_value_t = 100_000)]
+        cases: u32,
+    },
     /// Makes a release: static programs with completions and man pages, images, charts, a krew manifest, checksums.
     Dist(dist::DistArgs),
     /// Draws every page of the portal, light and dark, with the Chromium of this machine.
@@ -117,6 +123,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             arguments.extend(keep_going.then(|| "--keep-going".to_string()));
             simulate(&arguments, debug)
         }
+        Task::Laws { cases } => laws(cases),
         Task::Dist(args) => dist::run(&args),
         Task::Screenshots { folder } => screenshots(&folder),
         Task::Chaos { runs, seconds, first } => chaos(runs, seconds, first),
@@ -164,6 +171,13 @@ fn screenshots(folder: &Path) -> anyhow::Result<()> {
     }
     eprintln!("{}", folder.display());
     Ok(())
+}
+
+fn laws(cases: u32) -> anyhow::Result<()> {
+    let cases = [("PROPTEST_CASES", &*cases.to_string())];
+    cargo::run_with(&cases, &["test", "--release", "-p", "fleet-quota", "--lib", "histories"])?;
+    cargo::run_with(&cases, &["test", "--release", "-p", "fleet-scheduler", "--lib", "laws"])?;
+    cargo::run(&["test", "--release", "-p", "fleet-cells", "--lib", "--", "--ignored"])
 }
 
 /// Ends at the first run that fails; its seed stands in the line before.

@@ -10,14 +10,14 @@ mod training;
 
 use std::{collections::BTreeSet, time::Duration};
 
-pub use spark::queries;
+pub use spark::{Drivers, queries};
 pub use training::trainings;
 
 /// Whether the scheduler keeps gangs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gangs {
     Kept,
-    /// The same without the plugin gang, or without PodGroups if these reserve a query's capacity.
+    /// The same without the plugin gang.
     Ignored,
 }
 
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub most_at_once: usize,
     /// Jobs that had pods on nodes and could not continue when the play was stuck.
     pub stuck: BTreeSet<String>,
+    /// From the first look at the jobs to the end.
+    pub took: Duration,
 }
 
 impl Outcome {

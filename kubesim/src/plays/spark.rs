@@ -1,7 +1,8 @@
 //! Spark queries: a driver that creates its executors once it runs, on four nodes of 8 cpu.
 //!
 //! The PodGroup's `minResources` is the request of the whole query, so that no more drivers start than can
-//! have executors. Without PodGroups the drivers use all nodes and wait for executors forever.
+//! have executors. Without PodGroups the drivers use all nodes and wait for executors forever. What people do without
+//! PodGroups is to keep one node for drivers: nothing deadlocks, but the places are divided for good.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +14,29 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Gangs, LOOK, Outcome,
+    LOOK, Outcome,
     stage::{JOB_LABEL, ROLE_LABEL, Stage, Watcher},
 };
 
 const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
 const NODES: usize = 4;
+/// The first of them, where it is kept for drivers.
+const DRIVER_NODE: &str = "east-node-0";
 const NODE_CPU: u32 = 8;
 const EXECUTORS: usize = 5;
 
-fn pod(query: &str, role: &str, name: String, gangs: Gangs) -> Value {
+/// What keeps drivers from taking the places of executors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drivers {
+    /// The PodGroup of each query.
+    Grouped,
+    /// A node of their own, on which no executor runs.
+    OwnNode,
+    /// Nothing.
+    Free,
+}
+
+fn pod(query: &str, role: &str, name: String, drivers: Drivers) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {JOB_LABEL: query, ROLE_LABEL: role}},
@@ -32,11 +46,20 @@ fn pod(query: &str, role: &str, name: String, gangs: Gangs) -> Value {
         }]},
     });
     let mut annotations = json!({fleet_api::names::SIM_RUNTIME_ANNOTATION: "forever"});
-    if gangs == Gangs::Kept {
-        annotations["scheduling.k8s.io/group-name"] = query.into();
+    match drivers {
+        Drivers::Grouped => annotations["scheduling.k8s.io/group-name"] = query.into(),
+        Drivers::OwnNode => pod["spec"]["affinity"] = on_own_node(role == "driver"),
+        Drivers::Free => {}
     }
     pod["metadata"]["annotations"] = annotations;
     pod
+}
+
+fn on_own_node(is_driver: bool) -> Value {
+    let operator = if is_driver { "In" } else { "NotIn" };
+    let terms =
+        json!([{"matchFields": [{"key": "metadata.name", "operator": operator, "values": [DRIVER_NODE]}]}]);
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
 }
 
 fn group(query: &str) -> Value {
@@ -52,24 +75,33 @@ fn group(query: &str) -> Value {
 ///
 /// # Errors
 /// The member could not be created or queried.
-pub fn queries(count: usize, gangs: Gangs, runtime: Duration) -> BoxFuture<'static, anyhow::Result<Outcome>> {
-    Box::pin(queries_in_place(count, gangs, runtime))
+pub fn queries(
+    count: usize,
+    drivers: Drivers,
+    runtime: Duration,
+) -> BoxFuture<'static, anyhow::Result<Outcome>> {
+    Box::pin(queries_in_place(count, drivers, runtime))
 }
 
-async fn queries_in_place(count: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
+async fn queries_in_place(count: usize, drivers: Drivers, runtime: Duration) -> anyhow::Result<Outcome> {
     let stage = Stage::open(NODES, NODE_CPU, "64G", None).await?;
     let names: Vec<String> = (1..=count).map(|i| format!("query-{i}")).collect();
-    if gangs == Gangs::Kept {
+    if drivers == Drivers::Grouped {
         stage.create(GROUPS, names.iter().map(|name| group(name)).collect()).await?;
     }
-    let drivers = names.iter().map(|name| pod(name, "driver", format!("{name}-driver"), gangs));
-    stage.create_pods(drivers.collect()).await?;
-    let outcome = play(&stage, &names, gangs, runtime).await;
+    let pods = names.iter().map(|name| pod(name, "driver", format!("{name}-driver"), drivers));
+    stage.create_pods(pods.collect()).await?;
+    let outcome = play(&stage, &names, drivers, runtime).await;
     stage.close().await;
     outcome
 }
 
-async fn play(stage: &Stage, names: &[String], gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
+async fn play(
+    stage: &Stage,
+    names: &[String],
+    drivers: Drivers,
+    runtime: Duration,
+) -> anyhow::Result<Outcome> {
     let mut asked: BTreeSet<&String> = BTreeSet::new();
     let mut whole_since: BTreeMap<&String, Instant> = BTreeMap::new();
     let mut watcher = Watcher::new(names.len());
@@ -91,7 +123,7 @@ async fn play(stage: &Stage, names: &[String], gangs: Gangs, runtime: Duration) 
         for name in names.iter().filter(|name| drives.contains(name.as_str())) {
             if asked.insert(name) {
                 executors.extend(
-                    (1..=EXECUTORS).map(|i| pod(name, "executor", format!("{name}-exec-{i}"), gangs)),
+                    (1..=EXECUTORS).map(|i| pod(name, "executor", format!("{name}-exec-{i}"), drivers)),
                 );
             }
             let mine = running.get(name.as_str()).map_or(&[][..], Vec::as_slice);

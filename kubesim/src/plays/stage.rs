@@ -182,13 +182,15 @@ fn write_conf(text: &str) -> anyhow::Result<tempfile::NamedTempFile> {
 pub(super) struct Watcher {
     outcome: Outcome,
     last: (Vec<Seen>, usize),
+    began: Instant,
     moved: Instant,
 }
 
 impl Watcher {
     pub fn new(jobs: usize) -> Self {
         let outcome = Outcome { jobs, ..Outcome::default() };
-        Self { outcome, last: (Vec::new(), 0), moved: Instant::now() }
+        let now = Instant::now();
+        Self { outcome, last: (Vec::new(), 0), began: now, moved: now }
     }
 
     /// One observation; `Some` when the play is over.
@@ -197,6 +199,7 @@ impl Watcher {
             pods.iter().filter(|pod| pod.bound && !pod.ended).map(|pod| pod.job.clone()).collect();
         self.outcome.most_at_once = self.outcome.most_at_once.max(holding.len());
         self.outcome.ended = ended;
+        self.outcome.took = self.began.elapsed();
         if self.last.1 != ended || self.last.0 != pods {
             self.last = (pods.to_vec(), ended);
             self.moved = Instant::now();

@@ -1,4 +1,4 @@
-//! TensorFlow jobs of two parameter servers and four workers on a cluster with capacity for two of them.
+//! TensorFlow jobs of two parameter servers and four workers on a cluster with capacity for one or two of them.
 //!
 //! A training makes progress when all six processes run, and ends some time after that. Pods are scheduled in
 //! the order of dominant share. So without gangs the jobs take turns, and each gets only some of its pods
@@ -56,20 +56,27 @@ fn job(name: &str) -> Value {
     })
 }
 
-/// Runs so many trainings at once, each `runtime` long once all of it runs.
+/// Runs so many trainings at once, each `runtime` long once all of it runs. `fit`: how many of them the cluster has
+/// capacity for.
 ///
 /// # Errors
 /// The member could not be created or queried.
 pub fn trainings(
     jobs: usize,
+    fit: usize,
     gangs: Gangs,
     runtime: Duration,
 ) -> BoxFuture<'static, anyhow::Result<Outcome>> {
-    Box::pin(trainings_in_place(jobs, gangs, runtime))
+    Box::pin(trainings_in_place(jobs, fit, gangs, runtime))
 }
 
-async fn trainings_in_place(jobs: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
-    let stage = Stage::open(2, JOB_CPU, "64Gi", Some(&conf(gangs))).await?;
+async fn trainings_in_place(
+    jobs: usize,
+    fit: usize,
+    gangs: Gangs,
+    runtime: Duration,
+) -> anyhow::Result<Outcome> {
+    let stage = Stage::open(fit, JOB_CPU, "64Gi", Some(&conf(gangs))).await?;
     let names: Vec<String> = (1..=jobs).map(|i| format!("tensorflow-{i}")).collect();
     stage.create(JOBS, names.iter().map(|name| job(name)).collect()).await?;
     let outcome = play(&stage, &names, runtime).await;

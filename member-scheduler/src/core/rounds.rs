@@ -37,7 +37,7 @@ impl Core {
                 Some(ended) = self.binds.join_next() => self.ended(ended),
                 Some(ended) = self.tells.join_next() => self.ended(ended),
                 Some(written) = self.holds.join_next() => match written {
-                    Ok(written) => self.book.written(written),
+                    Ok(written) => self.book.written(written, &mut self.state),
                     Err(error) => tracing::error!(%error, "a write of a reservation panicked"),
                 },
                 (asked, answer) = self.extender.next() => self.state.cluster.hear(asked, answer),
@@ -55,7 +55,7 @@ impl Core {
                 self.ended(ended);
             }
             while let Some(Ok(written)) = self.holds.try_join_next() {
-                self.book.written(written);
+                self.book.written(written, &mut self.state);
             }
             while round.len() < ROUND
                 && let Ok(change) = self.changes.try_recv()

@@ -328,8 +328,9 @@ impl Book {
         None
     }
 
-    /// A write has ended, successfully or not.
-    pub fn written(&mut self, written: HoldWritten) {
+    /// A write has ended, successfully or not. Places that no API server stores are given back, unless a job is in
+    /// them.
+    pub fn written(&mut self, written: HoldWritten, state: &mut MemberState) {
         let Some(entry) = self.entries.get_mut(&written.name) else { return };
         entry.busy = false;
         if let Some(copy) = written.copy {
@@ -342,6 +343,15 @@ impl Book {
             && entry.hub_uid.as_ref() == Some(&uid)
         {
             entry.answered = Some(status);
+        }
+        if let Some(why) = written.refused
+            && matches!(entry.verdict, Verdict::Held(_))
+            && !entry.arrived
+            && entry.spec.cell_nodes.is_empty()
+            && !state.has_pods_of(&written.name)
+        {
+            entry.verdict = Verdict::Closed(refused(why, Vec::new()));
+            state.remove_hold(&written.name);
         }
         self.due.insert(written.name);
     }

@@ -72,6 +72,8 @@ pub(crate) struct HoldWritten {
     /// New state of the copy, if it changed.
     pub copy: Option<CopyState>,
     pub answered: Option<(String, ReservationStatus)>,
+    /// Why an API server will never take what was to be written.
+    pub refused: Option<String>,
 }
 
 impl ReservationEntry {

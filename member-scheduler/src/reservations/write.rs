@@ -29,9 +29,12 @@ pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus>
 impl HoldWrite {
     /// Writes; after a failure it returns when the next attempt may start.
     pub async fn perform(self, context: Arc<Context>) -> HoldWritten {
-        let mut written = HoldWritten { name: self.name.clone(), copy: None, answered: None };
+        let mut written = HoldWritten { name: self.name.clone(), copy: None, answered: None, refused: None };
         if let Err(error) = self.write(&context, &mut written).await {
             tracing::warn!(reservation = %self.name, %error, "cannot write the reservation; retrying");
+            if error.is_about_the_object() {
+                written.refused = Some(format!("the reservation cannot be stored: {error}"));
+            }
             Backoff::new(&self.name).wait().await;
         }
         written

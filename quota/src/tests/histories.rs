@@ -1,6 +1,6 @@
 //! Laws over longer histories: jobs of mixed priorities come, run and end, trees are edited, room is claimed, and
 //! victims that have ended wait again. The planner is asked whenever something happens and whenever it said it would
-//! wake. `PROPTEST_CASES=100000 cargo test --release -p fleet-quota --lib histories` plays that many of each.
+//! wake. `cargo xtask laws` plays 100,000 of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -38,7 +38,7 @@ fn fits(free: &mut [i64], pods: &[i64]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::default())]
 
     /// A gang is bound exactly when a search of everything finds a way, and then whole.
     #[test]

@@ -36,9 +36,16 @@ impl Desk {
                 CopyWrite::Delete => Some(CopyState::None),
                 CopyWrite::Create(_) => Some(CopyState::Stands),
             };
-            self.book.written(HoldWritten { name: write.name, copy, answered: write.answer });
+            let written = HoldWritten { name: write.name, copy, answered: write.answer, refused: None };
+            self.book.written(written, &mut self.state);
         }
         self
+    }
+
+    fn written(&mut self, write: &HoldWrite, copy: Option<CopyState>, refused: Option<&str>) {
+        let refused = refused.map(str::to_owned);
+        let written = HoldWritten { name: write.name.clone(), copy, answered: None, refused };
+        self.book.written(written, &mut self.state);
     }
 
     fn pass(&mut self, seconds: i64) -> &mut Self {
@@ -126,13 +133,13 @@ fn a_copy_that_nobody_knows_of_is_removed() {
     desk.book.plan_asked(&mut desk.state, desk.now, 7);
     let write = desk.book.next_write().expect("a copy to make");
     desk.book.remove("w", &mut desk.state);
-    desk.book.written(HoldWritten { name: write.name, copy: Some(CopyState::Maybe), answered: None });
+    desk.written(&write, Some(CopyState::Maybe), None);
     assert_eq!(desk.settle().log(), "w delete ");
     desk.book.see_copy(&withdrawn);
     // It may even arrive between the removal and the answer to it.
     let removal = desk.book.next_write().expect("a removal");
     desk.book.see_copy(&withdrawn);
-    desk.book.written(HoldWritten { name: removal.name, copy: Some(CopyState::None), answered: None });
+    desk.written(&removal, Some(CopyState::None), None);
     assert_eq!(desk.settle().log(), "w delete ");
     assert_eq!(used(&desk.state), "n1 4/1");
 }
@@ -226,7 +233,7 @@ fn a_write_that_failed_is_due_again() {
     assert!(desk.book.next_write().is_none(), "one write for a name at a time");
     // The job came while the copy was being written, and that write failed.
     desk.book.consume("u", 1);
-    desk.book.written(HoldWritten { name: write.name, copy: None, answered: None });
+    desk.written(&write, None, None);
     assert_eq!(desk.settle().log(), "r create Reserved until");
     assert_eq!(desk.pass(3600).log(), "");
 }
@@ -237,8 +244,28 @@ fn a_copy_that_may_stand_is_made_again() {
     desk.book.apply(&reservation("r", "u", 1, &["worker 1 4"]), &mut desk.state);
     desk.book.plan_asked(&mut desk.state, desk.now, 7);
     let write = desk.book.next_write().unwrap();
-    desk.book.written(HoldWritten { name: write.name, copy: Some(CopyState::Maybe), answered: None });
+    desk.written(&write, Some(CopyState::Maybe), None);
     assert_eq!(desk.settle().log(), "r create Reserved until");
+}
+
+#[test]
+fn places_that_cannot_be_stored_are_refused() {
+    let mut desk = Desk::new(&["n1 8"]);
+    let ask = |desk: &mut Desk, name: &str| {
+        desk.book.apply(&reservation(name, name, 1, &["worker 1 4"]), &mut desk.state);
+        desk.book.plan_asked(&mut desk.state, desk.now, 7);
+        desk.book.next_write().expect("a copy to make")
+    };
+    let write = ask(&mut desk, "r");
+    desk.written(&write, Some(CopyState::Maybe), Some("the annotations are too long"));
+    assert_eq!(desk.settle().log(), "r delete Refused the annotations are too long");
+    assert_eq!(used(&desk.state), "n1 0/0");
+    // A job that has arrived keeps its places.
+    let write = ask(&mut desk, "s");
+    desk.book.consume("s", 1);
+    desk.written(&write, Some(CopyState::Maybe), Some("the annotations are too long"));
+    assert_eq!(desk.settle().log(), "s create Reserved until");
+    assert_eq!(used(&desk.state), "n1 4/1");
 }
 
 #[test]
