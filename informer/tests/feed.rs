@@ -47,6 +47,20 @@ fn map(name: &str) -> ConfigMap {
     map
 }
 
+/// What a feed reports, and what stops it.
+pub fn heard(feed: Feed<ConfigMap>) -> (mpsc::UnboundedReceiver<Change<ConfigMap>>, CancellationToken) {
+    let (into, told) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    tokio::spawn(feed.run(stop.clone(), move |news| {
+        let listens = match news {
+            News::Change(change) => into.send(change).is_ok(),
+            News::NotServed => true,
+        };
+        std::future::ready(listens)
+    }));
+    (told, stop)
+}
+
 struct Stage {
     client: Client,
     source: Source,
@@ -62,15 +76,7 @@ impl Stage {
         let source = Source::asked(far.clone(), "hub");
         let api: Api<ConfigMap> = Api::namespaced(far, "default");
         let feed = Feed { source: source.clone(), api, selection: Selection::default(), name: "maps".into() };
-        let (into, told) = mpsc::unbounded_channel();
-        let stop = CancellationToken::new();
-        tokio::spawn(feed.run(stop.clone(), move |news| {
-            let listens = match news {
-                News::Change(change) => into.send(change).is_ok(),
-                News::NotServed => true,
-            };
-            std::future::ready(listens)
-        }));
+        let (told, stop) = heard(feed);
         Self { client, source, told, stop }
     }
 

@@ -2,14 +2,14 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use fleet_informer::{Feed, News, Selection, Source};
+use fleet_informer::{Feed, Selection, Source};
 use fleet_mirror::Change;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, client::Body};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use tower::service_fn;
+
+use crate::feed::heard;
 
 fn map(name: &str, version: u32, data: &str) -> String {
     format!(
@@ -51,15 +51,7 @@ async fn an_object_that_cannot_be_read_hides_no_other() {
     let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
     let feed =
         Feed { source: Source::unasked("hub"), api, selection: Selection::default(), name: "maps".into() };
-    let (into, mut told) = mpsc::unbounded_channel();
-    let stop = CancellationToken::new();
-    tokio::spawn(feed.run(stop.clone(), move |news| {
-        let listens = match news {
-            News::Change(change) => into.send(change).is_ok(),
-            News::NotServed => true,
-        };
-        std::future::ready(listens)
-    }));
+    let (mut told, stop) = heard(feed);
     let mut log = Vec::new();
     let name = |map: &ConfigMap| map.metadata.name.clone().unwrap_or_default();
     while log.len() < 5 {

@@ -165,6 +165,17 @@ fn cell(form: &str, name: &str, label: &str, value: &str, may: bool) -> Markup {
     html! { td { @if may { input form=(form) name=(name) value=(value) aria-label=(label); } @else { (value) } } }
 }
 
+/// The form to which the cells of a row belong.
+fn save(id: &str, form: Forms<'_>, what: &str, hidden: [(&str, &str); 3]) -> Markup {
+    html! {
+        form id=(id) method="post" action=(PATH) {
+            (form_key(Some(form.visitor)))
+            @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
+            button aria-label={ "Save " (what) } { "Save" }
+        }
+    }
+}
+
 fn queues(view: &AdminView, form: Forms<'_>) -> Markup {
     html! {
         section #queues {
@@ -188,15 +199,7 @@ fn queue(row: &QueueAccess, index: usize, may: bool, form: Forms<'_>) -> Markup 
         @if row.is_leaf { (cell(&id, "namespaces", &label("Namespaces that go to"), &row.namespaces, may)) } @else { td {} }
         (cell(&id, "submitter-namespaces", &label("Namespaces admitted"), &row.submitter_namespaces, may))
         (cell(&id, "submitters", &label("People admitted"), &row.submitters, may))
-        td { @if may {
-            form id=(id) method="post" action=(PATH) {
-                (form_key(Some(form.visitor)))
-                input type="hidden" name="do" value="queue";
-                input type="hidden" name="tree" value=(row.tree);
-                input type="hidden" name="path" value=(row.path);
-                button aria-label={ "Save " (row.path) } { "Save" }
-            }
-        } }
+        td { @if may { (save(&id, form, &row.path, [("do", "queue"), ("tree", &row.tree), ("path", &row.path)])) } }
     } }
 }
 
@@ -223,13 +226,7 @@ fn virtual_cluster(row: &VcRow, index: usize, may: bool, form: Forms<'_>) -> Mar
         (cell(&id, "guaranteed-namespaces", &label("Namespaces guaranteed"), &row.guaranteed_namespaces, may))
         (cell(&id, "submitters", &label("People admitted"), &row.submitters, may))
         td { @if may {
-            form id=(id) method="post" action=(PATH) {
-                (form_key(Some(form.visitor)))
-                input type="hidden" name="do" value="virtual-cluster";
-                input type="hidden" name="configuration" value=(row.configuration);
-                input type="hidden" name="name" value=(row.name);
-                button aria-label={ "Save " (row.name) } { "Save" }
-            }
+            (save(&id, form, &row.name, [("do", "virtual-cluster"), ("configuration", &row.configuration), ("name", &row.name)]))
         } }
     } }
 }

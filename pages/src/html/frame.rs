@@ -25,31 +25,44 @@ pub struct Frame<'f> {
     pub is_live: bool,
 }
 
+pub fn head(title: &str, styles: &[&str], script: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) }
+            @for style in styles { link rel="stylesheet" href=(style); }
+            link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+            script src=(script) defer {}
+        }
+    }
+}
+
+/// `pages`: paths and names; `here` is the path of the page that is shown.
+pub fn navigation(pages: &[(&str, &str)], here: &str) -> Markup {
+    html! {
+        nav aria-label="Main" {
+            ul {
+                @for (path, name) in pages {
+                    li { a href=(path) aria-current=[is_here(path, here).then_some("page")] { (name) } }
+                }
+            }
+        }
+    }
+}
+
 pub fn frame(frame: &Frame<'_>, main: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (frame.title) " · Fleet" }
-                link rel="stylesheet" href="/assets/style.css";
-                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-                script src="/assets/live.js" defer {}
-            }
+            (head(&format!("{} · Fleet", frame.title), &["/assets/style.css"], "/assets/live.js"))
             body {
                 a.skip href="#main" { "Skip to content" }
                 header {
                     a.brand href="/" { "Fleet" }
                     @if let Some(visitor) = frame.visitor {
-                        nav aria-label="Main" {
-                            ul {
-                                @for (path, name) in NAVIGATION {
-                                    li { a href=(path) aria-current=[is_here(path, frame.path).then_some("page")] { (name) } }
-                                }
-                            }
-                        }
+                        (navigation(&NAVIGATION, frame.path))
                         form.user method="post" action="/sign-out" {
                             span { "Signed in as " b { (visitor.user) } }
                             (form_key(frame.visitor))
@@ -67,7 +80,7 @@ pub fn frame(frame: &Frame<'_>, main: Markup) -> Markup {
 }
 
 /// Whether the page belongs to this entry of the navigation.
-pub fn is_here(entry: &str, path: &str) -> bool {
+fn is_here(entry: &str, path: &str) -> bool {
     match entry {
         "/" => path == "/",
         entry => path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),

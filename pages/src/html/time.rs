@@ -6,7 +6,11 @@ use fleet_views::log::{Around, Clock};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{clusters, home, job, jobs, queues};
+use super::{
+    clusters,
+    frame::{head, navigation},
+    home, job, jobs, queues,
+};
 use crate::{pairs::Pairs, shown::View};
 
 const NAVIGATION: [(&str, &str); 4] =
@@ -30,13 +34,8 @@ pub struct Recorded<'r> {
 
 pub fn recorded(page: &Recorded<'_>, view: &View) -> Markup {
     let at = page.around.at_ms;
-    let nav = html! {
-        nav aria-label="Main" { ul {
-            @for (path, name) in NAVIGATION {
-                li { a href=(path) aria-current=[super::frame::is_here(path, page.path).then_some("page")] { (name) } }
-            }
-        } }
-    };
+    let title = format!("{} · recording · Fleet", page.title);
+    let nav = navigation(&NAVIGATION, page.path);
     let main = html! {
         @for notice in page.notices { p.banner { (notice) } }
         (part(view, at.div_euclid(1000)))
@@ -44,16 +43,7 @@ pub fn recorded(page: &Recorded<'_>, view: &View) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (page.title) " · recording · Fleet" }
-                link rel="stylesheet" href="/assets/style.css";
-                link rel="stylesheet" href="/assets/time.css";
-                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-                script src="/assets/time.js" defer {}
-            }
+            (head(&title, &["/assets/style.css", "/assets/time.css"], "/assets/time.js"))
             body {
                 a.skip href="#main" { "Skip to content" }
                 header {

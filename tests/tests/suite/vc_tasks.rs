@@ -13,7 +13,8 @@ use fleet_tests::{
 use serde_json::{Value, json};
 
 use crate::virtual_clusters::{
-    ISOLATION, ONE, TWO, configuration, job, lab, read, runs_on, server, stop, submit, submit_text, waits,
+    ISOLATION, ONE, TWO, configuration, job, lab, let_go, read, runs_on, server, stop, submit, submit_text,
+    waits,
 };
 
 const SUBMITTED_MS: i64 = 1_700_000_000_000;
@@ -172,12 +173,7 @@ async fn a_launcher_without_devices_takes_no_cell() -> anyhow::Result<()> {
             })
             .await?;
         fleet.delete(objects::MPI_JOB, "default", "mpi").await?;
-        fleet
-            .wait_for("the member to let go", async || {
-                let works = objects::list(&fleet.hub(), objects::WORK).await?;
-                Ok(Look::at(works.is_empty(), || format!("{works:?}")))
-            })
-            .await?;
+        let_go(&fleet).await?;
     }
     fleet.finish().await
 }

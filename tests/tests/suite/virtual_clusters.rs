@@ -124,6 +124,16 @@ pub(crate) async fn stop(fleet: &TestFleet, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits until no Work is left.
+pub(crate) async fn let_go(fleet: &TestFleet) -> anyhow::Result<()> {
+    fleet
+        .wait_for("the member to let go", async || {
+            let works = objects::list(&fleet.hub(), objects::WORK).await?;
+            Ok(Look::at(works.is_empty(), || format!("{works:?}")))
+        })
+        .await
+}
+
 #[tokio::test]
 async fn guaranteed_jobs_never_borrow_and_run_one_after_another() -> anyhow::Result<()> {
     let fleet = lab(TWO, RunTime::Forever).await?;
@@ -386,12 +396,7 @@ async fn pods_of_jobs_of_every_kind_start_one_by_one_where_the_job_asks_for_it()
         fleet.delete(objects::PYTORCH_JOB, "default", "first").await?;
         pods_on(&fleet, "pair", &["hostname-carol", "hostname-dan"]).await?;
         fleet.delete(kind, "default", "pair").await?;
-        fleet
-            .wait_for("the member to let go", async || {
-                let works = objects::list(&fleet.hub(), objects::WORK).await?;
-                Ok(Look::at(works.is_empty(), || format!("{works:?}")))
-            })
-            .await?;
+        let_go(&fleet).await?;
     }
     fleet.finish().await
 }
