@@ -1,8 +1,7 @@
 //! Warnings of `kubectl apply`: a ValidatingAdmissionPolicy that refuses nothing and warns at once of what
 //! the controller would report in a condition. It works on every API server with ValidatingAdmissionPolicies.
 //!
-//! The chart installs it; `fleet up` does not. The CEL parser of the embedded server needs more stack for
-//! these expressions than a task of a debug build has.
+//! The chart and `fleet up` install it.
 //!
 //! Generated from the same table of attributes as the controller's messages. A test compares the chart's copy
 //! with it.

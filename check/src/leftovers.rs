@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::names;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
@@ -143,14 +144,7 @@ fn units_without_binding(rest: &Snapshot) -> Vec<Violation> {
 
 /// Every job that Fleet created in a member belongs to a Work on the hub.
 fn runs_without_work(rest: &Snapshot) -> Vec<Violation> {
-    let works: BTreeSet<(String, &str, i64)> = rest
-        .works
-        .iter()
-        .map(|work| {
-            let epoch = work["spec"]["epoch"].as_i64().unwrap_or_default();
-            (text(&work["metadata"]["namespace"]).to_string(), text(&work["spec"]["binding"]["uid"]), epoch)
-        })
-        .collect();
+    let works: BTreeSet<(String, &str, i64)> = rest.works.iter().map(run_of_work).collect();
     let mut found = Vec::new();
     for (cluster, run) in &rest.runs {
         let binding = text(&run["metadata"]["labels"][names::BINDING_UID_LABEL]);
@@ -204,6 +198,61 @@ pub fn untold(job: &Value, warnings: &[Value]) -> Option<Violation> {
     let has_status = job["apiVersion"] != "batch/v1";
     let says_why = if has_status { in_status } else { told() };
     (!says_why).then(|| broken(4, format!("{} has no binding and nothing says why", job_name())))
+}
+
+/// How long a server keeps events at least: why an older batch Job has no binding may have been told and forgotten.
+const EVENTS_KEPT: SignedDuration = SignedDuration::from_mins(50);
+
+/// 4: jobs that the hub's controller seems to have forgotten: no binding and no reason, or bound and no Work. While it
+/// works it mends both within seconds.
+pub fn unattended(rest: &Snapshot, now: Timestamp) -> Vec<Violation> {
+    let bound: BTreeSet<String> = rest.bindings.iter().map(job_of).collect();
+    let mut found = Vec::new();
+    for job in &rest.jobs {
+        let meta = &job["metadata"];
+        let begun = text(&meta["creationTimestamp"]).parse().unwrap_or(now);
+        let is_forgotten = job["apiVersion"] == "batch/v1" && now.duration_since(begun) > EVENTS_KEPT;
+        let is_job = JOB_KINDS.contains(&text(&job["kind"]));
+        let name = job_name(job, &meta["namespace"], &meta["name"]);
+        if is_job
+            && !is_forgotten
+            && !has_ended(job)
+            && meta["deletionTimestamp"].is_null()
+            && !bound.contains(&name)
+        {
+            found.extend(untold(job, &rest.warnings));
+        }
+    }
+    let sent: BTreeSet<(String, &str, i64)> = rest.works.iter().map(run_of_work).collect();
+    for binding in rest.bindings.iter().filter(|binding| binding["status"]["result"].is_null()) {
+        let epoch = binding["spec"]["epoch"].as_i64().unwrap_or_default();
+        let clusters = binding["spec"]["clusters"].as_array().map_or(&[][..], Vec::as_slice);
+        for cluster in clusters.iter().map(|target| text(&target["name"])) {
+            let is_job = JOB_KINDS.contains(&text(&binding["spec"]["resource"]["kind"]));
+            if is_job && !sent.contains(&(names::cluster_namespace(cluster), uid(binding), epoch)) {
+                found.push(broken(
+                    4,
+                    format!("{} is bound to {cluster} and has no Work there", job_of(binding)),
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// As its own controller says it.
+fn has_ended(job: &Value) -> bool {
+    let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+    let ended = ["Succeeded", "Failed", "Complete"];
+    let phase = text(&job["status"]["state"]["phase"]);
+    ["Completed", "Failed", "Terminated", "Aborted"].contains(&phase)
+        || conditions.into_iter().any(|c| c["status"] == "True" && ended.contains(&text(&c["type"])))
+}
+
+/// Namespace of a Work, and the binding and epoch of its run.
+fn run_of_work(work: &Value) -> (String, &str, i64) {
+    let epoch = work["spec"]["epoch"].as_i64().unwrap_or_default();
+    (text(&work["metadata"]["namespace"]).to_string(), text(&work["spec"]["binding"]["uid"]), epoch)
 }
 
 fn conditions_of(binding: &Value) -> &[Value] {

@@ -28,7 +28,7 @@ pub use during::Bounds;
 pub use facts::Pod;
 pub use history::{Change, History};
 pub use judge::Judge;
-pub use leftovers::untold;
+pub use leftovers::{unattended, untold};
 pub use quota::Quota;
 pub use run_log::check_run_log;
 pub use snapshot::Snapshot;

@@ -290,6 +290,52 @@ fn a_job_without_a_binding_says_why() {
 }
 
 #[test]
+fn what_the_controller_has_forgotten_is_found() {
+    let now: jiff::Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
+    let job = |name: &str, api_version: &str, created: &str, status: Value| {
+        json!({"apiVersion": api_version, "kind": "Job", "status": status,
+            "metadata": {"name": name, "namespace": "n", "uid": name, "creationTimestamp": created}})
+    };
+    let binding = |name: &str, cluster: &str, result: Value| {
+        json!({"metadata": {"name": name, "namespace": "n", "uid": name}, "status": {"result": result},
+            "spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "n", "name": name},
+                "clusters": [{"name": cluster}], "epoch": 2}})
+    };
+    let work = |epoch: i64| json!({"metadata": {"namespace": "fleet-east", "name": "w"}, "spec": {"binding": {"uid": "sent"}, "epoch": epoch}});
+    let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let (early, late) = ("2026-01-01T08:00:00Z", "2026-01-01T09:59:00Z");
+    let rest = Snapshot {
+        jobs: vec![
+            job("forgotten", "batch/v1", late, Value::Null),
+            job("long-ago", "batch/v1", early, Value::Null),
+            job("ended", "batch/v1", late, ended),
+            job("sent", "batch/v1", late, Value::Null),
+            // Of the same name and another kind.
+            job("sent", "batch.volcano.sh/v1alpha1", early, Value::Null),
+        ],
+        bindings: vec![
+            binding("sent", "east", Value::Null),
+            binding("lost", "east", Value::Null),
+            binding("over", "east", json!({"outcome": "Succeeded"})),
+        ],
+        works: vec![work(2)],
+        ..Snapshot::default()
+    };
+    let found =
+        |rest: &Snapshot| crate::unattended(rest, now).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        found(&rest),
+        [
+            "invariant 4: Job n/forgotten has no binding and nothing says why",
+            "invariant 4: Volcano Job n/sent has no binding and nothing says why",
+            "invariant 4: Job n/lost is bound to east and has no Work there",
+        ]
+    );
+    let stale = Snapshot { works: vec![work(1)], jobs: Vec::new(), ..rest };
+    assert_eq!(found(&stale)[0], "invariant 4: Job n/sent is bound to east and has no Work there");
+}
+
+#[test]
 fn a_hold_without_an_owner_may_stand_for_a_moment() {
     let hold = |epoch: i64| {
         json!({"kind": "Reservation", "metadata": {"name": "h", "uid": "h", "namespace": "fleet-east"},

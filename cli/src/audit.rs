@@ -7,7 +7,8 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::Context;
-use fleet_check::{Snapshot, Violation, check_at_rest, check_run_log};
+use fleet_check::{Snapshot, Violation, check_at_rest, check_run_log, unattended};
+use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
 
@@ -101,7 +102,10 @@ async fn look(
     }
     asked.retain(|name, _| !silent.iter().any(|unreached| unreached.cluster == *name));
     away.extend(silent);
-    Ok(check_at_rest(&Snapshot::take(&hub.server.client, &asked).await?))
+    let snapshot = Snapshot::take(&hub.server.client, &asked).await?;
+    let mut found = check_at_rest(&snapshot);
+    found.extend(unattended(&snapshot, Timestamp::now()));
+    Ok(found)
 }
 
 fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreached]) -> Answer {

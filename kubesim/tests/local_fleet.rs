@@ -3,9 +3,11 @@
 use std::{future::Future, path::Path, time::Duration};
 
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
+use http::Request;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    client::Body,
 };
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -65,6 +67,28 @@ async fn a_job_waits_runs_and_succeeds() {
     .await;
     wait("the second to succeed", || async { state(&hub, "pytorch-test-2").await == "Succeeded" }).await;
     assert_eq!(state(&hub, "pytorch-test").await, "Succeeded");
+    fleet.shutdown().await;
+}
+
+/// The hub warns in the answer, before the controller has seen the tree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_odd_tree_is_warned_of_at_once() {
+    let fleet = start(None, Duration::from_secs(1)).await;
+    let path = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees";
+    let warnings = async |tree: &str| {
+        let tree: serde_json::Value = fleet_api::yaml::read(tree).expect("a manifest");
+        let request = Request::post(path).header("content-type", "application/json");
+        let request = request.body(Body::from(tree.to_string().into_bytes())).expect("a request");
+        let answer = fleet.hub().send(request).await.expect("an answer");
+        assert!(answer.status().is_success(), "{answer:?}");
+        let warnings = answer.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(TREE).await, [""; 0]);
+    let odd = TREE.replacen("max:", "attributes: {share-preemption: fairshare}\n    max:", 1);
+    let odd = odd.replacen("name: elastic", "name: odd-elastic", 1);
+    let told = warnings(&odd).await;
+    assert!(told.iter().any(|warning| warning.contains("fairshare")), "{told:?}");
     fleet.shutdown().await;
 }
 

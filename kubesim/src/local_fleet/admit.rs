@@ -3,7 +3,7 @@
 //!
 //! Every write is a server-side apply, so a hub that has everything already changes only in new addresses.
 
-use fleet_api::{ClusterSpec, access, names, yaml::YamlError};
+use fleet_api::{ClusterSpec, access, advice, names, yaml::YamlError};
 use k8s_openapi::ByteString;
 use kube::{
     Api, Client,
@@ -42,7 +42,7 @@ pub struct MemberAccess {
 /// # Errors
 /// The hub refuses one.
 pub async fn prepare_hub(hub: &Client) -> Result<(), AdmitError> {
-    for object in access::admission()?.iter().chain(&access::tenant_roles()?) {
+    for object in access::admission()?.iter().chain(&access::tenant_roles()?).chain(&advice::objects()) {
         apply(hub, object).await?;
     }
     Ok(())
