@@ -18,7 +18,8 @@ pub const MANAGED_LABEL: &str = "fleet.dev/managed";
 pub const EPOCH_ANNOTATION: &str = "fleet.dev/epoch";
 /// Annotation on a member's job: the reservation whose places its pods take.
 pub const RESERVATION_ANNOTATION: &str = "fleet.dev/reservation";
-/// Annotation on pods of a gang: the name of the gang within the namespace.
+/// Annotation on pods of a gang: the name of the gang within the namespace, `NAME-KIND` of the job; for Volcano's
+/// scheduler the name of the PodGroup.
 pub const GANG_ANNOTATION: &str = "fleet.dev/gang";
 /// Annotation on pods of a gang: how many pods must be placeable before any is bound.
 pub const GANG_SIZE_ANNOTATION: &str = "fleet.dev/gang-size";

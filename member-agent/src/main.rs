@@ -67,7 +67,7 @@ struct Flags {
     /// Configuration of the scheduler in the format of volcano-scheduler.conf, read again when it changes
     #[arg(long, value_name = "FILE", env = "SCHEDULER_CONF")]
     scheduler_conf: Option<PathBuf>,
-    /// Listen address of the admission webhook for Volcano Jobs, PodGroups and Queues, such as 0.0.0.0:9443.
+    /// Listen address of the admission webhook for Volcano's objects, such as 0.0.0.0:9443.
     /// Without it, invalid objects are accepted, wait, and report why
     #[arg(long, value_name = "ADDRESS:PORT")]
     webhook_listen: Option<SocketAddr>,
