@@ -18,6 +18,8 @@ use tokio::{
 
 /// Names a binary to test instead of the one of this build.
 const BINARY: &str = "FLEET_BIN";
+/// Folder of programs that are up to date: `cargo xtask test` has just built them, with the features of the tests.
+const PROGRAMS: &str = "FLEET_PROGRAMS";
 /// Has cargo bring the binary up to date even if it looks so.
 const BUILD: &str = "FLEET_BUILD";
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -51,6 +53,9 @@ fn cargo() -> Command {
 /// # Errors
 /// It cannot be built.
 pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(PROGRAMS) {
+        return Ok(Path::new(&folder).join(name));
+    }
     let test = std::env::current_exe()?;
     let profile =
         profile_folder(&test).with_context(|| format!("{} is in no target folder", test.display()))?;
@@ -71,6 +76,9 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
 fn find_or_build() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY).filter(|named| !named.is_empty()) {
         return Ok(PathBuf::from(named));
+    }
+    if std::env::var_os(PROGRAMS).is_some() {
+        return program("fleet");
     }
     let test = std::env::current_exe()?;
     let profile =

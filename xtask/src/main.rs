@@ -26,7 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything of `tidy`, then all tests, doc tests, the bounded simulation and the walkthrough.
+    /// Everything of `tidy`, then all tests, the bounded simulation and the walkthrough.
     Test {
         /// Leave out formatting and lints.
         #[arg(long)]
@@ -131,14 +131,18 @@ fn run(task: Task) -> anyhow::Result<()> {
             if !no_lints {
                 tidy()?;
             }
-            // The tests drive this binary; building it first keeps them from waiting for each other.
-            cargo::run(&["build", "--workspace", "--bins"])?;
+            // One build of everything: programs that are built alone have other features, and with them other
+            // dependencies. The tests drive the programs of this build.
+            cargo::run(&["build", "--workspace", "--all-targets"])?;
+            let programs = std::env::current_exe().context("this program")?;
+            let programs = programs.parent().context("it is in a folder")?.to_string_lossy().into_owned();
+            let built = [("FLEET_PROGRAMS", programs.as_str())];
             if nextest_is_here() {
-                cargo::run(&["nextest", "run", "--workspace", "--no-fail-fast"])?;
+                cargo::run_with(&built, &["nextest", "run", "--workspace", "--no-fail-fast"])
             } else {
-                cargo::run(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"])?;
+                let all = ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"];
+                cargo::run_with(&built, &all)
             }
-            cargo::run(&["test", "--workspace", "--doc"])
         }
     }
 }

@@ -94,22 +94,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-views",
             "fleet-api",
             "fleet-hub-core",
+            "fleet-metrics",
         ],
     ),
-    (
-        "fleet-openpai",
-        &[
-            "fleet-resources",
-            "fleet-policies",
-            "fleet-placement",
-            "fleet-cells",
-            "fleet-pai",
-            "fleet-api",
-            "fleet-planner",
-            "fleet-cell-requests",
-            "fleet-hub-core",
-        ],
-    ),
+    ("fleet-openpai", &["fleet-policies", "fleet-cells", "fleet-pai", "fleet-api", "fleet-cell-requests"]),
     (
         "fleet-pages",
         &["fleet-openpai", "fleet-resources", "fleet-policies", "fleet-quota", "fleet-views", "fleet-api"],
@@ -122,21 +110,72 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-policies",
             "fleet-quota",
             "fleet-placement",
-            "fleet-cells",
             "fleet-mirror",
             "fleet-informer",
             "fleet-pai",
             "fleet-views",
             "fleet-api",
             "fleet-planner",
-            "fleet-cell-requests",
             "fleet-hub-core",
+            "fleet-metrics",
         ],
     ),
     ("fleet-watchdog", &[]),
+    ("fleet-metrics", &["fleet-resources"]),
+    (
+        "fleet-simulator",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-runs",
+            "fleet-quota",
+            "fleet-placement",
+            "fleet-cells",
+            "fleet-views",
+            "fleet-api",
+            "fleet-planner",
+            "fleet-hub-core",
+        ],
+    ),
+    (
+        "fleet-kubesim",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-controller",
+            "fleet-metrics",
+            "fleet-simulator",
+            "fleet-watchdog",
+            "member-agent",
+        ],
+    ),
+    (
+        "fleet-fault-simulation",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-quota",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-check",
+            "fleet-controller",
+            "fleet-kubesim",
+            "fleet-simulator",
+            "member-agent",
+        ],
+    ),
     (
         "fleet-agent-ground",
-        &["fleet-resources", "fleet-policies", "fleet-mirror", "fleet-informer", "fleet-api"],
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-api",
+            "fleet-metrics",
+        ],
     ),
     (
         "fleet-job-controllers",
@@ -198,6 +237,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-works",
             "fleet-member-state",
             "fleet-member-scheduler",
+            "fleet-metrics",
         ],
     ),
 ];
@@ -251,62 +291,34 @@ const IMPURE_WORDS: &[&str] = &[
     "fleet_api::clock",
 ];
 
-/// Manifest folder of each room.
-const FOLDERS: &[&str] = &[
-    "resources",
-    "policies",
-    "mirror",
-    "informer",
-    "runs",
-    "quota",
-    "placement",
-    "scheduler-state",
-    "scheduler",
-    "cells",
-    "pai",
-    "ordered",
-    "views",
-    "api",
-    "check",
-    "planner",
-    "cell-requests",
-    "hub-core",
-    "apiserver-ground",
-    "apiserver-cel",
-    "apiserver-schema",
-    "apiserver-kinds",
-    "apiserver-admission",
-    "apiserver",
-    "fleet-controller",
-    "agent-ground",
-    "job-controllers",
-    "works",
-    "member-state",
-    "member-scheduler",
-    "member-agent",
-    "watchdog",
-    "openpai",
-    "pages",
-    "portal",
-];
+/// Folders of programs and tests: they may use every room.
+const TOPS: &[&str] = &["agent-fixture", "cli", "tests", "xtask"];
 
 pub fn check() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
     let rules: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
     let mut broken = Vec::new();
-    for folder in FOLDERS {
+    let all = rooms(root)?;
+    let mut manifests = BTreeMap::new();
+    for folder in &all {
         let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml"))
             .with_context(|| format!("{folder}/Cargo.toml"))?;
-        let (package, dependencies) = read_manifest(&manifest);
+        manifests.insert(folder.as_str(), read_manifest(&manifest));
+    }
+    for (folder, (package, dependencies)) in &manifests {
+        if TOPS.contains(folder) {
+            continue;
+        }
         let Some(allowed) = rules.get(package.as_str()) else {
             broken.push(format!("{folder}: package {package} has no rule in xtask/src/tidy.rs"));
             continue;
         };
         let pure = PURE.contains(&package.as_str());
+        for unused in allowed.iter().filter(|room| !dependencies.iter().any(|used| used == *room)) {
+            broken.push(format!("{folder}: does not use {unused}; its rule in xtask/src/tidy.rs allows it"));
+        }
         for dependency in dependencies {
-            let room = rules.contains_key(dependency.as_str())
-                || ["fleet-simulator", "fleet-kubesim", "fleet-fault-simulation", "fleet"]
-                    .contains(&dependency.as_str());
+            let room = manifests.values().any(|(package, _)| package == dependency);
             if room && !allowed.contains(&dependency.as_str()) {
                 broken.push(format!("{folder}: may not use {dependency}; allowed rooms: {allowed:?}"));
             }
@@ -319,11 +331,11 @@ pub fn check() -> anyhow::Result<()> {
                 ));
             }
         }
+        check_docs(&root.join(folder).join("src"), &mut broken)?;
         if pure {
             check_sources(&root.join(folder).join("src"), &mut broken)?;
         }
     }
-    let all = rooms(root)?;
     for manifest in
         std::iter::once("Cargo.toml".to_string()).chain(all.iter().map(|room| format!("{room}/Cargo.toml")))
     {
@@ -394,6 +406,33 @@ fn read_manifest(text: &str) -> (String, Vec<String>) {
         }
     }
     (package, dependencies)
+}
+
+/// Nothing runs the tests in documentation: an example is a test of its own, or text.
+fn check_docs(folder: &Path, broken: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            check_docs(&path, broken)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let of_docs = |line: &str| {
+                let line = line.trim_start();
+                line.strip_prefix("///")
+                    .or_else(|| line.strip_prefix("//!"))
+                    .map(|rest| rest.trim().to_owned())
+            };
+            let fence = text.lines().position(|line| of_docs(line).is_some_and(|rest| rest == "```"));
+            if let Some(number) = fence {
+                broken.push(format!(
+                    "{}:{}: a code block in documentation; allowed: ```text",
+                    path.display(),
+                    number + 1
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_sources(folder: &Path, broken: &mut Vec<String>) -> anyhow::Result<()> {
