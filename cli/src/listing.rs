@@ -32,6 +32,8 @@ pub struct List {
     pub beside: Value,
     /// Headers of cells that change with time alone: such a change is none for `--watch`.
     pub aging: &'static [&'static str],
+    /// Headers of columns that a narrow terminal drops first.
+    pub spare: &'static [&'static str],
     /// Printed before the rows, for people.
     pub before: String,
     pub notes: Vec<String>,
@@ -50,8 +52,6 @@ pub struct Row {
 pub enum Layout {
     #[default]
     Table,
-    /// A table whose last column is a message.
-    Messages,
     /// A block for each row: its first cell, and below it a line for each other one. Empty cells are left out, and
     /// a line break begins another line.
     Blocks,
@@ -116,13 +116,12 @@ impl List {
                     };
                 }
             }
-            Layout::Table | Layout::Messages => {}
+            Layout::Table => {}
         }
-        let keeps_last = matches!(self.layout, Layout::Messages);
-        let table = Table { rows, keeps_last, ..Table::new(&self.headers) };
+        let table = Table { rows, spare: self.spare, ..Table::new(&self.headers) };
         match headers {
             output::Headers::Printed => table.print_within(width),
-            output::Headers::Left => table.rows_within(width),
+            output::Headers::Left => table.rows_below(width),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// Removes fields that no reader needs.
 pub fn tidy(mut object: Value) -> Value {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     object

@@ -232,7 +232,9 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool, names: Na
     if wide {
         headers.push("NAMESPACES");
     }
-    let mut list = List::of_items(&headers, ("", ".queue"));
+    // Borrowed is the difference of used and min.
+    let spare = &["NAMESPACES", "BORROWED"];
+    let mut list = List { spare, ..List::of_items(&headers, ("", ".queue")) };
     for row in rows {
         let mut cells = vec![
             match names {

@@ -11,19 +11,14 @@ const KEPT: usize = 2;
 pub struct Table {
     pub headers: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// The last column says most, such as a message: on a narrow terminal those before it are dropped first.
-    pub keeps_last: bool,
+    /// Headers of columns that are dropped before the last ones, in this order.
+    pub spare: &'static [&'static str],
 }
 
 impl Table {
     pub fn new(headers: &[&str]) -> Self {
         let headers = headers.iter().map(|header| (*header).to_string()).collect();
         Self { headers, ..Self::default() }
-    }
-
-    /// A table whose last column is a message.
-    pub fn with_message(headers: &[&str]) -> Self {
-        Self { keeps_last: true, ..Self::new(headers) }
     }
 
     pub fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
@@ -36,26 +31,31 @@ impl Table {
     }
 
     /// The table in `width` columns, `None` without a limit: long cells are wrapped, the widest column first;
-    /// if it still does not fit, the last columns are dropped.
+    /// if it still does not fit, the spare columns are dropped, and then the last ones.
     pub fn print_within(&self, width: Option<usize>) -> String {
         let headers: Vec<String> = self.headers.iter().map(|header| header.to_uppercase()).collect();
-        let columns = self.fit(width);
-        let mut text = String::new();
-        for row in std::iter::once(&headers).chain(&self.rows) {
-            print_row(&mut text, row, &columns);
-        }
-        text
+        let columns = self.fit(width, &self.spare_columns());
+        print_rows([&headers].into_iter().chain(&self.rows), &columns)
     }
 
-    /// The rows without headers.
+    /// Rows in the same columns, to be printed below headers that are there already.
+    pub fn rows_below(&self, width: Option<usize>) -> String {
+        print_rows(self.rows.iter(), &self.fit(width, &self.spare_columns()))
+    }
+
+    /// Rows without headers, in columns as wide as their cells.
     pub fn rows_within(&self, width: Option<usize>) -> String {
         let headers = vec![String::new(); self.headers.len()];
-        let text = Self { headers, ..self.clone() }.print_within(width);
-        text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default()
+        let columns = Self { headers, ..self.clone() }.fit(width, &self.spare_columns());
+        print_rows(self.rows.iter(), &columns)
+    }
+
+    fn spare_columns(&self) -> Vec<usize> {
+        self.spare.iter().filter_map(|name| self.headers.iter().position(|header| header == name)).collect()
     }
 
     /// The columns that are shown, each with its width.
-    fn fit(&self, bound: Option<usize>) -> Vec<(usize, usize)> {
+    fn fit(&self, bound: Option<usize>, spare: &[usize]) -> Vec<(usize, usize)> {
         let natural: Vec<(usize, usize)> = self.widths().into_iter().enumerate().collect();
         let Some(bound) = bound else { return natural };
         let mut shown = natural;
@@ -65,7 +65,8 @@ impl Table {
             if shown.len() <= KEPT || total(&columns) <= bound {
                 return columns;
             }
-            shown.remove(shown.len() - if self.keeps_last { 2 } else { 1 });
+            let spare = spare.iter().find_map(|spare| shown.iter().position(|(at, _)| at == spare));
+            shown.remove(spare.unwrap_or(shown.len() - 1));
         }
     }
 
@@ -97,6 +98,14 @@ impl Table {
 
 fn total(columns: &[(usize, usize)]) -> usize {
     columns.iter().map(|(_, width)| width).sum::<usize>() + GAP * columns.len().saturating_sub(1)
+}
+
+fn print_rows<'r>(rows: impl Iterator<Item = &'r Vec<String>>, columns: &[(usize, usize)]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        print_row(&mut text, row, columns);
+    }
+    text
 }
 
 fn print_row(text: &mut String, row: &[String], columns: &[(usize, usize)]) {

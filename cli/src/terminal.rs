@@ -60,7 +60,9 @@ fn hang(line: &str, bound: usize) -> (usize, usize) {
         }
     }
     let bullet = ["-> ", "- "].into_iter().find(|bullet| rest.starts_with(bullet));
-    (lead, lead + bullet.map_or(2, str::len))
+    // At the margin a further line has to differ from a line of its own.
+    let further = if lead == 0 { 2 } else { 0 };
+    (lead, lead + bullet.map_or(further, str::len))
 }
 
 /// Whether stdout is a terminal with colours, and `NO_COLOR` is not set.

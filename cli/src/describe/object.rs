@@ -134,7 +134,7 @@ fn events_within(events: &[Value], now: Timestamp, width: Option<usize>) -> Stri
     }
     // Their headers are not in capitals.
     let titles = ["Type", "Reason", "Age", "From", "Message"];
-    let mut table = Table::with_message(&titles);
+    let mut table = Table { spare: &["From", "Age"], ..Table::new(&titles) };
     table.row(titles);
     table.row(["----", "------", "----", "----", "-------"]);
     for event in events {

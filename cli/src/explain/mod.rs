@@ -275,7 +275,7 @@ fn print(
     }
     if !verdicts.is_empty() {
         text.push('\n');
-        let mut table = Table::with_message(&["CLUSTER", "FITS", "WHY"]);
+        let mut table = Table::new(&["CLUSTER", "FITS", "WHY"]);
         for verdict in verdicts {
             let fits = match (verdict.here, verdict.fits) {
                 (true, _) => "here",
@@ -289,7 +289,8 @@ fn print(
     let attempts = entry.object.status.as_ref().map_or(&[][..], |status| &status.attempts);
     if !attempts.is_empty() {
         text.push('\n');
-        let mut table = Table::with_message(&["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"]);
+        let headers = ["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"];
+        let mut table = Table { spare: &["ENDED", "REASON"], ..Table::new(&headers) };
         for attempt in attempts {
             let ended = format!("{} ago", age::since(Some(&attempt.ended_at), now));
             table.row([

@@ -48,6 +48,10 @@ fn every_format_has_the_same_items() {
     metadata:
       resourceVersion: ""
     "#);
+    let mut items = List::of_items(&["NAME"], ("", ".name"));
+    items.row(&json!({"name": "a"}), vec!["a".to_string()]).expect("an item");
+    let data = items.answer(&how(Some("jsonpath={.items[0]}"), None), Headers::Printed).expect("an answer");
+    assert_eq!(data.text, r#"{"name":"a"}"#, "only what the item has");
     assert!(shown(Some("json"), None).contains("\"kind\": \"List\""));
     assert!(list(&[("a", 1, "1s")]).answer(&how(None, Some(".jobs[")), Headers::Printed).is_err());
 }
@@ -68,11 +72,14 @@ fn a_watch_prints_what_has_changed() {
         list.keep_changed(&mut seen);
         list.answer(&how(None, None), Headers::Left).expect("an answer").text
     };
-    assert_eq!(look(&[("a", 1, "1s"), ("b", 1, "1s")]), "a   1   1s\nb   1   1s\n");
+    assert_eq!(look(&[("a", 1, "1s"), ("b", 1, "1s")]), "a      1      1s\nb      1      1s\n");
     assert_eq!(look(&[("a", 1, "2s"), ("b", 1, "2s")]), "", "only their age changed");
-    assert_eq!(look(&[("a", 2, "3s"), ("b", 1, "3s"), ("c", 1, "0s")]), "a   2   3s\nc   1   0s\n");
-    assert_eq!(look(&[("a", 1, "4s")]), "a   1   4s\n");
-    assert_eq!(look(&[("a", 1, "5s"), ("b", 1, "5s")]), "b   1   5s\n");
+    assert_eq!(
+        look(&[("a", 2, "3s"), ("b", 1, "3s"), ("c", 1, "0s")]),
+        "a      2      3s\nc      1      0s\n"
+    );
+    assert_eq!(look(&[("a", 1, "4s")]), "a      1      4s\n");
+    assert_eq!(look(&[("a", 1, "5s"), ("b", 1, "5s")]), "b      1      5s\n");
 }
 
 #[test]

@@ -4,12 +4,7 @@ use fleet_openpai::jobs::{Event, Item, Run};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use crate::{
-    age,
-    listing::{Layout, List},
-    output,
-    table::Table,
-};
+use crate::{age, listing::List, output, table::Table};
 
 fn since(milliseconds: Option<i64>, now: Timestamp) -> String {
     let then = milliseconds.and_then(|then| Timestamp::from_millisecond(then).ok());
@@ -135,7 +130,7 @@ fn tasks(detail: &Value) -> String {
 pub fn events(events: &[Event], now: Timestamp) -> anyhow::Result<List> {
     let headers = ["Last seen", "Type", "Reason", "Count", "Task", "Message"];
     let mut list = List::of_items(&headers, ("event/", ".uid"));
-    (list.layout, list.aging) = (Layout::Messages, &["Last seen"]);
+    (list.spare, list.aging) = (&["Task", "Count", "Type"], &["Last seen"]);
     for event in events {
         let task = if event.task_name.is_empty() { "-" } else { event.task_name.as_str() };
         let cells = [

@@ -105,17 +105,15 @@ fn queues_are_data_in_any_order() {
 
 #[test]
 fn a_tree_fits_80_columns() {
-    let many = json!({"nvidia.com/gpu": "128", "cpu": "4096", "memory": "32Ti"});
+    let many = json!({"nvidia.com/gpu": "128", "kube-queue/max-jobs": "12345", "example.com/interface": "400000000"});
     let mut status = json!({"root": {"name": "root", "children": [{"name": "team"}]}});
     (status["root"]["used"], status["root"]["children"][0]["used"]) = (many.clone(), many);
     let list = table(rows(&[tree("a", "9999", status)], &[]).iter(), true, Names::Tree).expect("a table");
     insta::assert_snapshot!(list.print_within(Some(80), Headers::Printed), @r"
-    QUEUE    USED              MIN   MAX         BORROWED          WAITING   RUNNING
-    root     gpu=128           -     unlimited   -                 0         0
-             cpu=4096
-             memory=32768Gi
-      team   gpu=128           -     cpu=9999    gpu=128           0         0
-             cpu=4096                            cpu=4096
-             memory=32768Gi                      memory=32768Gi
+    QUEUE    USED                                MIN   MAX         WAITING   RUNNING
+    root     jobs=12345 gpu=128                  -     unlimited   0         0
+             example.com/interface=400000000
+      team   jobs=12345 gpu=128                  -     cpu=9999    0         0
+             example.com/interface=400000000
     ");
 }

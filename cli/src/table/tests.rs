@@ -29,7 +29,8 @@ fn a_table_fits_its_terminal() {
     pytorch-test   Running
     ");
     assert_eq!(wide.rows_within(Some(30)), "pytorch-test   Running\n");
-    let mut runs = Table::with_message(&["Run", "Cluster", "Reason", "Message"]);
+    let headers = ["Run", "Cluster", "Reason", "Message"];
+    let mut runs = Table { spare: &["Reason", "Cluster"], ..Table::new(&headers) };
     runs.row(["1", "east", "Preempted", "by team/a in east"]);
     insta::assert_snapshot!(runs.print_within(Some(24)), @r"
     RUN   CLUSTER   MESSAGE

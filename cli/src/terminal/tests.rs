@@ -17,7 +17,7 @@ fn colours_follow_the_terminal() {
 
 #[test]
 fn long_lines_hang_below_their_text() {
-    let text = "Job:  short\n  Waits:      0 of 2 clusters can hold it\nsome words without a label here\n\
+    let text = "Job:  short\n  Waits:      0 of 2 clusters can hold it\nsome words without a label here\n     indented words without a label\n\
                 ok       \n    -> do this and do that\n  Key:  a-word-that-is-longer-than-the-line then";
     insta::assert_snapshot!(fold(text, Some(28)), @r"
     Job:  short
@@ -26,6 +26,8 @@ fn long_lines_hang_below_their_text() {
                   hold it
     some words without a label
       here
+         indented words without
+         a label
     ok       
         -> do this and do that
       Key:  a-word-that-is-longer-than-the-line
