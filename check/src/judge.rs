@@ -5,6 +5,7 @@ mod cells;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_api::names;
 use fleet_resources::Resources;
 use serde_json::Value;
 
@@ -208,7 +209,10 @@ impl Judge {
                     && hold["spec"]["epoch"].as_i64() >= binding["spec"]["epoch"].as_i64()
             });
             let has_cells = hold["spec"]["cells"].as_array().is_some_and(|cells| !cells.is_empty());
-            if !(owned || has_cells && in_use.contains(binding)) {
+            // Pods of a cluster that lies are not seen.
+            let namespace = hold["metadata"]["namespace"].as_str().unwrap_or_default();
+            let is_unseen = self.liars.iter().any(|liar| names::cluster_namespace(liar) == namespace);
+            if !(owned || has_cells && (is_unseen || in_use.contains(binding))) {
                 let name = hold["metadata"]["name"].as_str().unwrap_or_default();
                 let place = key.split(' ').nth(1).unwrap_or_default();
                 wrong.insert(key.clone(), broken(5, format!("reservation {name} on {place} has no owner")));

@@ -231,6 +231,30 @@ fn room_is_made_for_a_higher_class_of_the_same_virtual_cluster() {
     );
 }
 
+#[test]
+fn a_run_keeps_the_class_with_which_it_began() {
+    let relabelled = |from: &'static str, to: &str| {
+        let mut now = (*job(from, Value::Null).object).clone();
+        now["metadata"]["labels"]["fleet.dev/class"] = to.into();
+        let mut after = binding(from, 1, &["n0", "n0"]);
+        after["status"]["attempts"] = json!([{"reason": "Preempted", "epoch": 1,
+            "message": "preempted by team/b-20-pytorchjob in east (VirtualCluster); 3 s of work"}]);
+        vec![
+            (1, job(from, Value::Null)),
+            (1, job("b-20", Value::Null)),
+            (2, hub(binding(from, 1, &["n0", "n0"]))),
+            (3, hub(binding("b-20", 1, &[]))),
+            (4, hub(now)),
+            (5, hub(after)),
+        ]
+    };
+    check(relabelled("a--1", "10"), &[]);
+    check(
+        relabelled("a-10", "-1"),
+        &["invariant 10: PyTorchJob team/a-10 of a, class 10, was preempted by b, class 20"],
+    );
+}
+
 /// The configuration, promising b fewer nodes.
 fn smaller_configuration() -> Change {
     let mut object = (*configuration().object).clone();

@@ -1,7 +1,8 @@
 //! The answer of a command: text for stdout, notes for stderr, and whether it succeeded.
 
 use std::{
-    io::{ErrorKind, Write},
+    borrow::Cow,
+    io::{self, ErrorKind, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -12,8 +13,8 @@ use crate::terminal;
 #[derive(Debug, Default)]
 pub struct Answer {
     pub text: String,
-    /// For terminals: states are coloured if the terminal has colours.
-    pub painted: bool,
+    /// Not data: lines are wrapped at the width of the terminal, and states are coloured if it has colours.
+    pub for_people: bool,
     /// Lines for stderr.
     pub notes: Vec<String>,
     /// Something requested was not found or did not answer; the exit status is 1.
@@ -27,7 +28,7 @@ impl Answer {
 
     /// A text for people.
     pub fn people(text: impl Into<String>) -> Self {
-        Self { text: text.into(), painted: true, ..Self::default() }
+        Self { text: text.into(), for_people: true, ..Self::default() }
     }
 
     pub fn note(&mut self, line: impl Into<String>) {
@@ -44,18 +45,34 @@ impl Answer {
     /// # Errors
     /// Cannot write to stdout.
     pub fn print(&self) -> anyhow::Result<ExitCode> {
-        let mut out = std::io::stdout().lock();
-        let painted = (self.painted && terminal::has_colours()).then(|| terminal::paint(&self.text));
-        let text = painted.as_ref().unwrap_or(&self.text);
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match self.write() {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(error).context("cannot write to stdout");
+                Err(error).context("cannot write to stdout")
             }
-            _ => {}
+            _ => Ok(if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }),
         }
+    }
+
+    /// Writes text and notes.
+    ///
+    /// # Errors
+    /// Cannot write to stdout, or nobody reads it any more.
+    pub fn write(&self) -> io::Result<()> {
+        let text = match self.for_people {
+            true => Cow::Owned(terminal::fold(&self.text, terminal::width())),
+            false => Cow::Borrowed(&self.text),
+        };
+        let text = if self.for_people && terminal::has_colours() {
+            Cow::Owned(terminal::paint(&text))
+        } else {
+            text
+        };
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let bound = terminal::width().filter(|_| io::stderr().is_terminal());
         for note in &self.notes {
-            eprintln!("{note}");
+            eprintln!("{}", terminal::fold(note, bound));
         }
-        Ok(if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        written
     }
 }

@@ -1,5 +1,7 @@
 //! Applies manifests for the demo and `fleet join`. Users apply with kubectl.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use serde_json::Value;
 
@@ -13,6 +15,17 @@ pub const MANAGER: &str = "fleet-cli";
 
 /// Result for one object in kubectl's form: `queue.scheduling.x-k8s.io/a created`.
 pub type Line = String;
+
+/// The text of a file; `-` is stdin.
+///
+/// # Errors
+/// It cannot be read.
+pub fn text_of(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        return std::io::read_to_string(std::io::stdin()).context("cannot read stdin");
+    }
+    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+}
 
 /// Applies every object of a YAML stream, in order.
 ///

@@ -12,9 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use common::FORMATS;
-
-pub use common::{Connect, Format, Scope, Targets};
+pub use common::{Connect, Format, Listing, Namespaces, Scope, Shown, Targets};
 pub use portal::{PortalArgs, PortalCommand};
 pub use up::UpArgs;
 
@@ -108,10 +106,7 @@ pub struct GetArgs {
     #[arg(required = true, value_name = "KIND [NAME]")]
     pub what: Vec<String>,
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
     /// Label selector, such as app=train
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
@@ -120,15 +115,8 @@ pub struct GetArgs {
     pub field_selector: Option<String>,
     #[command(flatten)]
     pub targets: Targets,
-    /// Print more columns, whole objects, names, or parts of objects
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
-    /// Order by a field, such as .metadata.creationTimestamp
-    #[arg(long, value_name = "JSONPATH")]
-    pub sort_by: Option<String>,
-    /// Watch for changes, polled once a second
-    #[arg(short, long)]
-    pub watch: bool,
+    #[command(flatten)]
+    pub listing: Listing,
     /// Print no headers
     #[arg(long)]
     pub no_headers: bool,
@@ -152,36 +140,29 @@ pub struct ExplainArgs {
     pub job: Vec<String>,
     #[command(flatten)]
     pub scope: Scope,
-    /// Print data instead of text
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct QueueArgs {
     /// What to do with a queue of a member
     #[command(subcommand)]
     pub command: Option<volcano::QueueCommand>,
-    /// Print data instead of a table; wide adds each queue's namespaces
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ClustersArgs {
-    /// Print data instead of a table; wide adds region, zones, provider and address
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
-    /// Order by a field, such as .metadata.creationTimestamp
-    #[arg(long, value_name = "JSONPATH")]
-    pub sort_by: Option<String>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
-    /// Print data instead of text
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -192,15 +173,8 @@ pub struct AuditArgs {
     /// Check a recorded run log (fleet simulate -o jsonl) instead of a live fleet
     #[arg(long, value_name = "FILE", conflicts_with = "hub_only")]
     pub log: Option<PathBuf>,
-    /// Print data instead of lines
-    #[arg(short, long, value_enum)]
-    pub output: Option<AuditFormat>,
-}
-
-/// How an audit is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AuditFormat {
-    Json,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -259,9 +233,8 @@ pub struct StatusArgs {
     /// Names of the clusters [default: all]
     #[arg(value_name = "CLUSTER")]
     pub clusters: Vec<String>,
-    /// Print data instead of text
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -495,3 +468,6 @@ pub enum OrderName {
 pub fn command(called_as: &str) -> clap::Command {
     Cli::command().bin_name(called_as)
 }
+
+#[cfg(test)]
+mod tests;

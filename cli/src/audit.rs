@@ -10,13 +10,14 @@ use anyhow::Context;
 use fleet_check::{Snapshot, Violation, check_at_rest, check_run_log, unattended};
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
     args::{AuditArgs, Targets},
     connect::Hub,
     members::{self, Unreached},
+    output,
     progress::Progress,
 };
 
@@ -48,7 +49,7 @@ pub async fn run(hub: &Hub, args: &AuditArgs) -> anyhow::Result<Answer> {
         found = still(&found, again);
     }
     drop(progress);
-    Ok(answer(args, &found, clients.len(), &away))
+    answer(args, &found, clients.len(), &away)
 }
 
 /// Checks a recorded run log.
@@ -60,8 +61,8 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     let found =
         check_run_log(&text).map_err(|(line, what)| anyhow::anyhow!("{}:{line}: {what}", file.display()))?;
     let mut answer = Answer::default();
-    if args.output.is_some() {
-        answer.text = format!("{:#}\n", json!({"violations": found}));
+    if let Some(text) = data(args, &json!({"items": found}))? {
+        answer.text = text;
     } else if found.is_empty() {
         answer.text = format!("No violations in {} lines.\n", text.lines().count());
     } else {
@@ -69,6 +70,10 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     }
     answer.failed = !found.is_empty();
     Ok(answer)
+}
+
+fn data(args: &AuditArgs, value: &Value) -> anyhow::Result<Option<String>> {
+    output::data(args.shown.output.as_ref(), value, ("", ".what"))
 }
 
 /// Violations that were also found before. Violations of the same object are the same even if amounts differ.
@@ -108,13 +113,16 @@ async fn look(
     Ok(found)
 }
 
-fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreached]) -> Answer {
+fn answer(
+    args: &AuditArgs,
+    found: &[Violation],
+    members: usize,
+    away: &[Unreached],
+) -> anyhow::Result<Answer> {
     let mut answer = Answer::default();
-    if args.output.is_some() {
-        let unreached: Vec<_> =
-            away.iter().map(|one| json!({"cluster": one.cluster, "why": one.why})).collect();
-        let value = json!({"members": members, "violations": found, "unreached": unreached});
-        answer.text = format!("{value:#}\n");
+    let unreached: Vec<_> = away.iter().map(|one| json!({"cluster": one.cluster, "why": one.why})).collect();
+    if let Some(text) = data(args, &json!({"members": members, "items": found, "unreached": unreached}))? {
+        answer.text = text;
     } else {
         for violation in found {
             answer.text.push_str(&format!("{violation}\n"));
@@ -128,7 +136,7 @@ fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreach
         answer.fail(format!("cluster {} was not checked: {}", unreached.cluster, unreached.why));
     }
     answer.failed |= !found.is_empty();
-    answer
+    Ok(answer)
 }
 
 #[cfg(test)]

@@ -4,43 +4,29 @@ use fleet_api::{Cluster, cluster::CORDON_TAINT};
 use fleet_resources::quantity;
 use fleet_views::amounts::short;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     age,
     answer::Answer,
-    args::{ClustersArgs, Format},
+    args::ClustersArgs,
     connect::Hub,
-    members, output,
+    listing::{self, List},
+    members,
     progress::Progress,
-    table::Table,
 };
 
 const GPU: &str = "nvidia.com/gpu";
 
 pub async fn run(hub: &Hub, args: &ClustersArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    let clusters = members::clusters(hub).await?;
-    let mut items: Vec<Value> = clusters.iter().map(with_kind).collect::<Result<_, _>>()?;
-    output::sort(&mut items, args.sort_by.as_deref())?;
-    let named = ("cluster.fleet.dev/", ".metadata.name");
-    if let Some(text) = output::data(args.output.as_ref(), &output::list(items.clone()), named)? {
-        return Ok(Answer::text(text));
-    }
-    let clusters: Vec<Cluster> = items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?;
-    if clusters.is_empty() {
-        let mut answer = Answer::default();
-        answer.note("No clusters have joined; `fleet join NAME --member-kubeconfig FILE` adds one.");
-        return Ok(answer);
-    }
-    Ok(Answer::people(print(&clusters, args.output == Some(Format::Wide), Timestamp::now())))
+    listing::run(&args.listing, async || {
+        let _progress = Progress::start("asking the hub");
+        list(&members::clusters(hub).await?, args.listing.is_wide(), Timestamp::now())
+    })
+    .await
 }
 
-fn with_kind(cluster: &Cluster) -> Result<Value, serde_json::Error> {
-    Ok(output::tidy(serde_json::to_value(cluster)?))
-}
-
-fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
+fn list(clusters: &[Cluster], wide: bool, now: Timestamp) -> anyhow::Result<List> {
     let mut headers = vec![
         "NAME",
         "VERSION",
@@ -54,7 +40,9 @@ fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
     if wide {
         headers.extend(["REGION", "ZONES", "PROVIDER", "API-ENDPOINT"]);
     }
-    let mut table = Table::new(&headers);
+    let mut list = List { aging: &["AGE"], ..List::of_objects(&headers, "cluster.fleet.dev/") };
+    list.nothing =
+        "No clusters have joined; `fleet join NAME --member-kubeconfig FILE` adds one.".to_string();
     for cluster in clusters {
         let status = cluster.status.clone().unwrap_or_default();
         let nodes = match &status.node_summary {
@@ -80,9 +68,9 @@ fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
             cells.push(or_dash(&cluster.spec.provider));
             cells.push(or_dash(&cluster.spec.api_endpoint));
         }
-        table.rows.push(cells);
+        list.row(cluster, cells)?;
     }
-    table.print()
+    Ok(list)
 }
 
 fn readiness(cluster: &Cluster) -> String {
@@ -129,7 +117,7 @@ mod tests {
         ]))
         .expect("clusters");
         let now = "2026-01-01T00:05:00Z".parse().expect("a time");
-        insta::assert_snapshot!(print(&clusters, false, now), @r"
+        insta::assert_snapshot!(list(&clusters, false, now).expect("a list").print(), @r"
         NAME   VERSION   READY                        NODES   GPU USED/TOTAL   CPU USED/TOTAL   MEMORY USED/TOTAL   AGE
         east   v1.36.0   True                         4       3/32             1.5/256          6Gi/2048Gi          5m
         west   -         Unknown,SchedulingDisabled   -       -                -                -                   5m

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{
     answer::Answer,
     apply,
-    args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, QueueArgs, Scope, Targets},
+    args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, Namespaces, QueueArgs, Scope, Targets},
     clusters,
     connect::Hub,
     describe, get, plays,
@@ -82,7 +82,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
         began.elapsed().as_millis()
     ))?;
     stage.command("kubectl fleet clusters")?;
-    stage.show(&clusters::run(&hub, &ClustersArgs { output: None, sort_by: None }).await?)?;
+    stage.show(&clusters::run(&hub, &ClustersArgs::default()).await?)?;
 
     stage.say("The admin gives the namespace `default` a queue: one job of it may run at a time.")?;
     stage.apply(&hub, "elasticquotatree.yaml", TREE).await?;
@@ -118,7 +118,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     stage.command("kubectl get pytorchjob")?;
     stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
     stage.command("kubectl fleet queue")?;
-    let queue = queue::run(&hub, &QueueArgs { command: None, output: None }).await?;
+    let queue = queue::run(&hub, &QueueArgs::default()).await?;
     // The broken rules of this tree are reported once, by its event.
     stage.show(&Answer::text(queue.text))?;
     stage.command(&format!("kubectl fleet describe pytorchjob {SECOND} | grep Waits"))?;
@@ -164,7 +164,10 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
 fn of(kind: &str, namespace: Option<&str>, members: bool) -> GetArgs {
     GetArgs {
         what: vec![kind.to_string()],
-        scope: Scope { namespace: namespace.map(str::to_string) },
+        namespaces: Namespaces {
+            scope: Scope { namespace: namespace.map(str::to_string) },
+            ..Namespaces::default()
+        },
         targets: Targets { all_clusters: members, clusters: Vec::new() },
         ..GetArgs::default()
     }

@@ -12,6 +12,7 @@ mod args;
 mod audit;
 mod bench;
 mod clusters;
+mod columns;
 mod complete;
 mod connect;
 mod cordon;
@@ -26,6 +27,7 @@ mod install;
 mod join;
 mod jsonpath;
 mod leaving;
+mod listing;
 mod members;
 mod names;
 mod output;
@@ -145,7 +147,6 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => return bench::run(args).await,
         // The simulation has its own clock; tasks of this runtime go on beside it.
         Command::Simulate(args) => return tokio::task::block_in_place(|| simulate::run(&args)),
-        Command::Get(args) if args.watch => return get::watch(&connect.hub().await?, &args).await,
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,

@@ -9,11 +9,12 @@ use crate::{
     args::{CrdsArgs, Format},
     jsonpath::{self, Template},
     table::Table,
+    terminal,
 };
 
 /// Removes fields that no reader needs.
 pub fn tidy(mut object: Value) -> Value {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     object
@@ -68,7 +69,7 @@ pub fn data(format: Option<&Format>, value: &Value, named: (&str, &str)) -> anyh
 }
 
 /// The items of a list, or the one object.
-fn items(value: &Value) -> Vec<&Value> {
+pub fn items(value: &Value) -> Vec<&Value> {
     match value["items"].as_array() {
         Some(items) => items.iter().collect(),
         None => vec![value],
@@ -88,30 +89,29 @@ pub enum Headers {
 /// A column is invalid.
 pub fn columns(spec: &str, items: &[&Value], headers: Headers) -> anyhow::Result<String> {
     let columns = jsonpath::columns(spec)?;
-    let mut table =
-        Table { headers: columns.iter().map(|(header, _)| header.clone()).collect(), rows: Vec::new() };
+    let headers_of = columns.iter().map(|(header, _)| header.clone()).collect();
+    let mut table = Table { headers: headers_of, ..Table::default() };
     for item in items {
         let cells: anyhow::Result<Vec<String>> =
             columns.iter().map(|(_, path)| jsonpath::cell(item, path)).collect();
         table.rows.push(cells?);
     }
-    let text = table.print();
     Ok(match headers {
-        Headers::Printed => text,
-        Headers::Left => text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default(),
+        Headers::Printed => table.print(),
+        Headers::Left => table.rows_within(terminal::width()),
     })
 }
 
-/// Orders objects by a field.
+/// Orders items by a field of their data.
 ///
 /// # Errors
 /// The path is invalid.
-pub fn sort(objects: &mut [Value], path: Option<&str>) -> anyhow::Result<()> {
+pub fn sort<T>(items: &mut [T], path: Option<&str>, data: impl Fn(&T) -> &Value) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
-    for object in objects.iter() {
-        jsonpath::sort_key(object, path)?;
+    for item in items.iter() {
+        jsonpath::sort_key(data(item), path)?;
     }
-    objects.sort_by_cached_key(|object| jsonpath::sort_key(object, path).unwrap_or_default());
+    items.sort_by_cached_key(|item| jsonpath::sort_key(data(item), path).unwrap_or_default());
     Ok(())
 }
 

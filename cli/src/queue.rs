@@ -19,12 +19,11 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
-    args::{Format, QueueArgs},
+    args::QueueArgs,
     connect::Hub,
-    output,
+    listing::{self, List, Names},
     progress::Progress,
     server::Selectors,
-    table::Table,
 };
 
 pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
@@ -98,48 +97,40 @@ pub fn invalid(trees: &[ElasticQuotaTree]) -> String {
 }
 
 pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    if let Some(queues) = of_member(hub).await? {
-        let rows = member::rows(&queues);
-        if let Some(text) = output::data(args.output.as_ref(), &json!({"items": rows}), ("", ".queue"))? {
-            return Ok(Answer::text(text));
+    listing::run(&args.listing, async || {
+        let _progress = Progress::start("asking the hub");
+        let names = Names::of(&args.listing);
+        let wide = args.listing.is_wide();
+        if let Some(queues) = of_member(hub).await? {
+            return table(member::rows(&queues).iter(), wide, names);
         }
-        return Ok(Answer::people(table(rows.iter(), args.output == Some(Format::Wide))));
-    }
-    let (trees, units) =
-        tokio::try_join!(list::<ElasticQuotaTree>(hub, trees()), list::<QueueUnit>(hub, UNITS.to_string()),)?;
-    if trees.is_empty() {
-        let mut answer = Answer::default();
-        answer.note(format!(
-            "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then jobs whose policy \
-             uses a queue wait."
-        ));
-        return Ok(answer);
-    }
-    let rows = rows(&trees, &units);
-    let invalid = invalid(&trees);
-    let lines: Vec<&str> = invalid.lines().collect();
-    let value = json!({"items": rows, "invalid": lines});
-    if let Some(text) = output::data(args.output.as_ref(), &value, ("", ".queue"))? {
-        return Ok(Answer::text(text));
-    }
-    let mut answer = Answer::people(invalid);
-    if !answer.text.is_empty() && !rows.is_empty() {
-        answer.text.push('\n');
-    }
-    if !rows.is_empty() {
-        answer.text.push_str(&table(rows.iter(), args.output == Some(Format::Wide)));
-    }
-    let Some(tree) = quota_tree::in_force(&trees).map(|view| view.object) else { return Ok(answer) };
+        let (trees, units) =
+            tokio::try_join!(list::<ElasticQuotaTree>(hub, trees()), list::<QueueUnit>(hub, UNITS.to_string()))?;
+        let mut queues = table(rows(&trees, &units).iter(), wide, names)?;
+        if trees.is_empty() {
+            queues.nothing = format!(
+                "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then jobs whose \
+                 policy uses a queue wait."
+            );
+        }
+        queues.before = invalid(&trees);
+        queues.beside = json!({"invalid": queues.before.lines().collect::<Vec<_>>()});
+        queues.notes.extend(broken_rules(&trees));
+        Ok(queues)
+    })
+    .await
+}
+
+/// A note if the tree in force breaks rules.
+fn broken_rules(trees: &[ElasticQuotaTree]) -> Option<String> {
+    let tree = quota_tree::in_force(trees).map(|view| view.object)?;
     let kept = tree.status.iter().flat_map(|status| &status.conditions).find(|is| is.type_ == "RulesKept");
-    if kept.is_some_and(|is| is.status == "False") {
-        answer.note(format!(
-            "note: this tree is in force although it breaks rules; `fleet describe elasticquotatree {} -n \
-             {QUOTA_NAMESPACE}` says which",
-            tree.metadata.name.clone().unwrap_or_default()
-        ));
-    }
-    Ok(answer)
+    kept.filter(|is| is.status == "False")?;
+    Some(format!(
+        "note: this tree is in force although it breaks rules; `fleet describe elasticquotatree {} -n \
+         {QUOTA_NAMESPACE}` says which",
+        tree.metadata.name.clone().unwrap_or_default()
+    ))
 }
 
 /// The queues of a member; `None` on a hub, and on a cluster that is neither.
@@ -228,7 +219,10 @@ fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
 }
 
 /// The rows as a table; `wide` adds the namespaces of each.
-pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String {
+///
+/// # Errors
+/// A row cannot be serialized.
+pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool, names: Names) -> anyhow::Result<List> {
     let rows: Vec<&QueueRow> = rows.collect();
     let unqueued = rows.iter().any(|row| !row.unqueued.is_empty());
     let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "BORROWED", "WAITING", "RUNNING"];
@@ -238,10 +232,15 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String
     if wide {
         headers.push("NAMESPACES");
     }
-    let mut table = Table::new(&headers);
+    // Borrowed is the difference of used and min.
+    let spare = &["NAMESPACES", "BORROWED"];
+    let mut list = List { spare, ..List::of_items(&headers, ("", ".queue")) };
     for row in rows {
         let mut cells = vec![
-            format!("{}{}", "  ".repeat(row.depth), row.name),
+            match names {
+                Names::Tree => format!("{}{}", "  ".repeat(row.depth), row.name),
+                Names::Paths => row.queue.clone(),
+            },
             amounts(&row.used),
             amounts(&row.min),
             Some(amounts(&row.max)).filter(|max| max != "-").unwrap_or_else(|| "unlimited".to_string()),
@@ -255,88 +254,10 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String
         if wide {
             cells.push(if row.namespaces.is_empty() { "-".into() } else { row.namespaces.join(",") });
         }
-        table.rows.push(cells);
+        list.row(row, cells)?;
     }
-    table.print()
+    Ok(list)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tree_is_printed_with_its_jobs() {
-        let tree: Value =
-            fleet_api::yaml::read(include_str!("../../examples/walkthrough/elasticquotatree.yaml"))
-                .expect("a tree");
-        let root: QuotaNode = serde_json::from_value(tree["spec"]["root"].clone()).expect("a root");
-        let used = json!({"cpu": "3", "memory": "6Gi", "nvidia.com/gpu": "3", "kube-queue/max-jobs": "1"});
-        let status: QuotaNodeStatus = serde_json::from_value(json!({"name": "root", "used": used,
-            "children": [{"name": "child-2", "used": used}]}))
-        .expect("a status");
-        let unit = |name: &str, phase: &str| -> QueueUnit {
-            serde_json::from_value(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
-                "metadata": {"name": name}, "status": {"phase": phase},
-                "spec": {"queue": "root/child-2", "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
-                    "kind": "ResourceBinding", "namespace": "default", "name": name}}}))
-            .expect("a unit")
-        };
-        let mut rows = Vec::new();
-        let units = [unit("a", "Running"), unit("b", "Enqueued"), unit("c", "Succeed")];
-        add(&mut rows, &root, Some(&status), "", 0, &units);
-        insta::assert_snapshot!(table(rows.iter(), true), @r"
-        QUEUE       USED                            MIN                    MAX                                         BORROWED                 WAITING   RUNNING   NAMESPACES
-        root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       -                        1         1         -
-          child-2   jobs=1 gpu=3 cpu=3 memory=6Gi   -                      jobs=1 gpu=10000 cpu=10000 memory=10000Gi   gpu=3 cpu=3 memory=6Gi   1         1         default
-        ");
-    }
-
-    fn tree(name: &str, max: &str, status: Value) -> ElasticQuotaTree {
-        serde_json::from_value(
-            json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
-            "metadata": {"name": name, "namespace": "kube-system", "generation": 2,
-                "creationTimestamp": format!("2026-01-01T00:00:{:02}Z", name.len())},
-            "spec": {"root": {"name": "root", "children": [{"name": "team", "max": {"cpu": max}}]}},
-            "status": status}),
-        )
-        .expect("a tree")
-    }
-
-    fn refused(message: &str) -> Value {
-        json!([{"type": "Valid", "status": "False", "reason": "QuotaTreeInvalid", "message": message,
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}])
-    }
-
-    #[test]
-    fn the_tree_in_force_is_shown_and_the_broken_one_is_not() {
-        let old = json!({"generation": 1, "root": {"name": "root", "children": [{"name": "team", "max": {"cpu": "3"}}]}});
-        let edited =
-            [tree("a", "banana", json!({"conditions": refused("root/team, max: banana"), "inForce": old}))];
-        let text = format!("{}{}", invalid(&edited), table(rows(&edited, &[]).iter(), false));
-        insta::assert_snapshot!(text, @r"
-        INVALID: ElasticQuotaTree a: root/team, max: banana
-        In force: ElasticQuotaTree a, generation 1
-        QUEUE    USED   MIN   MAX         BORROWED   WAITING   RUNNING
-        root     -      -     unlimited   -          0         0
-          team   -      -     cpu=3       -          0         0
-        ");
-        let first = [tree("a", "banana", json!({"conditions": refused("banana")}))];
-        assert!(rows(&first, &[]).is_empty() && invalid(&first).contains("In force: no tree"));
-        let repaired =
-            [tree("a", "banana", json!({"conditions": refused("banana")})), tree("repair", "5", Value::Null)];
-        let text = format!("{}{}", invalid(&repaired), table(rows(&repaired, &[]).iter(), false));
-        assert!(text.contains("In force: ElasticQuotaTree repair") && text.contains("cpu=5"), "{text}");
-        assert_eq!(invalid(&[tree("a", "5", Value::Null)]), "");
-    }
-
-    #[test]
-    fn what_does_not_queue_stands_beside_what_is_used() {
-        let status = json!({"root": {"name": "root", "used": {"kube-queue/max-jobs": "1"}, "unqueued":
-            {"kube-queue/max-jobs": "7", "cpu": "7"}}});
-        let text = table(rows(&[tree("a", "5", status)], &[]).iter(), false);
-        insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"), @r"
-        QUEUE    USED     UNQUEUED       MIN   MAX         BORROWED   WAITING   RUNNING
-        root     jobs=1   jobs=7 cpu=7   -     unlimited   -          0         0
-        ");
-    }
-}
+mod tests;

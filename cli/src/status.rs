@@ -11,9 +11,16 @@ use fleet_api::{
 use fleet_views::age::human;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
+use crate::{
+    answer::Answer,
+    args::StatusArgs,
+    connect::Hub,
+    listing::{self, Layout, List},
+    members,
+    progress::Progress,
+};
 
 /// Clock differences above this are reported: fencing tolerates ten seconds between two machines.
 const CLOCK_DIFFERENCE_S: i64 = 5;
@@ -42,40 +49,32 @@ struct Status {
 }
 
 pub async fn run(hub: &Hub, args: &StatusArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    let mut clusters = members::clusters(hub).await?;
-    for name in &args.clusters {
-        if !clusters.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(name)) {
+    listing::run(&args.listing, async || {
+        let _progress = Progress::start("asking the hub");
+        let clusters = members::clusters(hub).await?;
+        let known =
+            |name: &String| clusters.iter().any(|cluster| cluster.metadata.name.as_ref() == Some(name));
+        if let Some(name) = args.clusters.iter().find(|name| !known(name)) {
             anyhow::bail!("cluster {name:?} is not in this fleet; `fleet join {name}` adds it");
         }
-    }
-    if !args.clusters.is_empty() {
-        clusters.retain(|cluster| {
-            cluster.metadata.name.as_ref().is_some_and(|name| args.clusters.contains(name))
-        });
-    }
-    let mut all = Vec::new();
-    for cluster in &clusters {
-        let name = cluster.metadata.name.clone().unwrap_or_default();
-        let namespace = cluster_namespace(&name);
-        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
-        let lease = match hub.server.object(&path).await {
-            Ok(lease) => Some(lease),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error.into()),
-        };
-        all.push(judge(cluster, lease.as_ref(), Timestamp::now()));
-    }
-    let value = json!({"clusters": all});
-    if let Some(text) = output::data(args.output.as_ref(), &value, ("cluster.fleet.dev/", ".name"))? {
-        return Ok(Answer::text(text));
-    }
-    if all.is_empty() {
-        let mut answer = Answer::default();
-        answer.note("No clusters have joined; `fleet join NAME` adds one.");
-        return Ok(answer);
-    }
-    Ok(Answer::people(all.iter().map(print).collect::<Vec<_>>().join("\n")))
+        let mut all = Vec::new();
+        for cluster in &clusters {
+            let name = cluster.metadata.name.clone().unwrap_or_default();
+            if !args.clusters.is_empty() && !args.clusters.contains(&name) {
+                continue;
+            }
+            let namespace = cluster_namespace(&name);
+            let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
+            let lease = match hub.server.object(&path).await {
+                Ok(lease) => Some(lease),
+                Err(error) if error.is_not_found() => None,
+                Err(error) => return Err(error.into()),
+            };
+            all.push(judge(cluster, lease.as_ref(), Timestamp::now()));
+        }
+        list(&all)
+    })
+    .await
 }
 
 fn judge(cluster: &Cluster, lease: Option<&Value>, now: Timestamp) -> Status {
@@ -169,85 +168,37 @@ fn written_at(lease: &Value) -> Option<Timestamp> {
         .max()
 }
 
-fn print(status: &Status) -> String {
+/// A block for each cluster.
+fn list(all: &[Status]) -> anyhow::Result<List> {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
     let ago = |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", human(s)));
-    let mut text = format!("{}\n", status.name);
-    let mut line = |what: &str, said: String| text.push_str(&format!("  {what:<12}{said}\n"));
-    line("ready", status.ready.clone());
-    line("kubernetes", or_dash(&status.kubernetes));
-    let does = if status.does.is_empty() { String::new() } else { format!(", {}", status.does.join(", ")) };
-    line("agent", format!("{}{does}", or_dash(&status.agent)));
-    let holder = status.lease_holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
-    line("lease", format!("renewed {}{holder}", ago(status.lease_age_seconds)));
-    line("report", ago(status.report_age_seconds));
-    line(
-        "clock",
-        match status.clock_difference_seconds {
-            Some(seconds) => format!("{seconds:+} s against the hub's"),
-            None => "-".to_string(),
-        },
-    );
-    let rights =
-        if status.missing_rights.is_empty() { "-".to_string() } else { status.missing_rights.join(", ") };
-    line("lacks", rights);
-    for one in &status.todo {
-        line("->", one.clone());
+    let headers = ["name", "ready", "kubernetes", "agent", "lease", "report", "clock", "lacks", "->"];
+    let mut list = List {
+        layout: Layout::Blocks,
+        aging: &["lease", "report"],
+        ..List::of_items(&headers, ("cluster.fleet.dev/", ".name"))
+    };
+    list.nothing = "No clusters have joined; `fleet join NAME` adds one.".to_string();
+    for status in all {
+        let agent = std::iter::once(&or_dash(&status.agent)).chain(&status.does).cloned().collect::<Vec<_>>();
+        let holder =
+            status.lease_holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
+        let clock = status.clock_difference_seconds;
+        let cells = [
+            status.name.clone(),
+            status.ready.clone(),
+            or_dash(&status.kubernetes),
+            agent.join(", "),
+            format!("renewed {}{holder}", ago(status.lease_age_seconds)),
+            ago(status.report_age_seconds),
+            clock.map_or("-".to_string(), |seconds| format!("{seconds:+} s against the hub's")),
+            or_dash(&Some(status.missing_rights.join(", ")).filter(|rights| !rights.is_empty())),
+            status.todo.join("\n"),
+        ];
+        list.row(status, cells.to_vec())?;
     }
-    text
+    Ok(list)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().expect("a time")
-    }
-
-    fn lease(renewed: &str, written: &str) -> Value {
-        json!({"metadata": {"managedFields": [{"manager": "member-agent", "time": written}]},
-            "spec": {"renewTime": renewed, "leaseDurationSeconds": 40, "holderIdentity": "east-1"}})
-    }
-
-    fn cluster(status: Value) -> Cluster {
-        serde_json::from_value(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
-            "metadata": {"name": "east"}, "spec": {}, "status": status}))
-        .expect("a cluster")
-    }
-
-    #[test]
-    fn what_is_installed_and_what_is_wrong_stand_below_each_other() {
-        let now = at("2026-01-01T00:01:00Z");
-        let status = json!({"kubernetesVersion": "v1.36.0", "reportSequence": now.as_millisecond() - 3000,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            "agent": {"version": env!("CARGO_PKG_VERSION"), "schedulerNames": ["fleet"]}});
-        let found = judge(
-            &cluster(status.clone()),
-            Some(&lease("2026-01-01T00:00:55Z", "2026-01-01T00:00:55Z")),
-            now,
-        );
-        assert!(found.todo.is_empty(), "{found:?}");
-        assert_eq!((found.lease_age_seconds, found.report_age_seconds), (Some(5), Some(3)));
-        let mut worse = status;
-        worse["agent"]["missingRights"] = json!(["create pods/binding"]);
-        // The member's clock is half a minute ahead; the age is by the hub's.
-        let found = judge(&cluster(worse), Some(&lease("2026-01-01T00:01:25Z", "2026-01-01T00:00:55Z")), now);
-        assert_eq!(found.lease_age_seconds, Some(5));
-        let text = print(&found);
-        assert!(text.contains("lacks       create pods/binding\n"), "{text}");
-        assert!(text.contains("its clock is 30 s ahead of the hub's"), "{text}");
-        assert!(text.contains("clock       +30 s against the hub's\n"), "{text}");
-    }
-
-    #[test]
-    fn an_agent_that_does_not_answer_is_the_first_thing_to_look_at() {
-        let now = at("2026-01-01T01:00:00Z");
-        let never = judge(&cluster(json!({})), None, now);
-        assert!(never.todo[0].contains("has never answered") && never.todo[0].contains("fleet join east"));
-        let silent =
-            judge(&cluster(json!({})), Some(&lease("2026-01-01T00:50:00Z", "2026-01-01T00:50:00Z")), now);
-        assert!(silent.todo[0].contains("has not answered for 10m"), "{:?}", silent.todo);
-    }
-}
+mod tests;

@@ -11,11 +11,14 @@ const KEPT: usize = 2;
 pub struct Table {
     pub headers: Vec<String>,
     pub rows: Vec<Vec<String>>,
+    /// Headers of columns that are dropped before the last ones, in this order.
+    pub spare: &'static [&'static str],
 }
 
 impl Table {
     pub fn new(headers: &[&str]) -> Self {
-        Self { headers: headers.iter().map(|header| (*header).to_string()).collect(), rows: Vec::new() }
+        let headers = headers.iter().map(|header| (*header).to_string()).collect();
+        Self { headers, ..Self::default() }
     }
 
     pub fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
@@ -28,22 +31,43 @@ impl Table {
     }
 
     /// The table in `width` columns, `None` without a limit: long cells are wrapped, the widest column first;
-    /// if it still does not fit, the last columns are dropped.
+    /// if it still does not fit, the spare columns are dropped, and then the last ones.
     pub fn print_within(&self, width: Option<usize>) -> String {
-        let mut widths = self.widths();
-        let mut shown = widths.len();
-        if let Some(width) = width {
-            self.shrink(&mut widths, width);
-            while shown > KEPT && total(&widths[..shown]) > width {
-                shown -= 1;
-            }
-        }
         let headers: Vec<String> = self.headers.iter().map(|header| header.to_uppercase()).collect();
-        let mut text = String::new();
-        for row in std::iter::once(&headers).chain(&self.rows) {
-            print_row(&mut text, row, &widths[..shown]);
+        let columns = self.fit(width, &self.spare_columns());
+        print_rows([&headers].into_iter().chain(&self.rows), &columns)
+    }
+
+    /// Rows in the same columns, to be printed below headers that are there already.
+    pub fn rows_below(&self, width: Option<usize>) -> String {
+        print_rows(self.rows.iter(), &self.fit(width, &self.spare_columns()))
+    }
+
+    /// Rows without headers, in columns as wide as their cells.
+    pub fn rows_within(&self, width: Option<usize>) -> String {
+        let headers = vec![String::new(); self.headers.len()];
+        let columns = Self { headers, ..self.clone() }.fit(width, &self.spare_columns());
+        print_rows(self.rows.iter(), &columns)
+    }
+
+    fn spare_columns(&self) -> Vec<usize> {
+        self.spare.iter().filter_map(|name| self.headers.iter().position(|header| header == name)).collect()
+    }
+
+    /// The columns that are shown, each with its width.
+    fn fit(&self, bound: Option<usize>, spare: &[usize]) -> Vec<(usize, usize)> {
+        let natural: Vec<(usize, usize)> = self.widths().into_iter().enumerate().collect();
+        let Some(bound) = bound else { return natural };
+        let mut shown = natural;
+        loop {
+            let mut columns = shown.clone();
+            self.shrink(&mut columns, bound);
+            if shown.len() <= KEPT || total(&columns) <= bound {
+                return columns;
+            }
+            let spare = spare.iter().find_map(|spare| shown.iter().position(|(at, _)| at == spare));
+            shown.remove(spare.unwrap_or(shown.len() - 1));
         }
-        text
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -58,36 +82,42 @@ impl Table {
 
     /// Narrows the widest columns until the table fits, as far as their longest words allow. The first column
     /// has names and stays.
-    fn shrink(&self, widths: &mut [usize], bound: usize) {
+    fn shrink(&self, columns: &mut [(usize, usize)], bound: usize) {
         let longest = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).chain(self.headers.get(at));
             cells.flat_map(|cell| cell.split(' ')).map(width).max().unwrap_or(0)
         };
-        let least: Vec<usize> =
-            (0..widths.len()).map(|at| if at == 0 { widths[0] } else { longest(at) }).collect();
-        while total(widths) > bound {
-            let widest = (1..widths.len()).filter(|at| widths[*at] > least[*at]).max_by_key(|at| widths[*at]);
-            let Some(widest) = widest else { return };
-            widths[widest] -= 1;
+        let least: Vec<usize> = columns.iter().map(|(at, _)| longest(*at)).collect();
+        while total(columns) > bound {
+            let can = (1..columns.len()).filter(|index| columns[*index].1 > least[*index]);
+            let Some(widest) = can.max_by_key(|index| columns[*index].1) else { return };
+            columns[widest].1 -= 1;
         }
     }
 }
 
-fn total(widths: &[usize]) -> usize {
-    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+fn total(columns: &[(usize, usize)]) -> usize {
+    columns.iter().map(|(_, width)| width).sum::<usize>() + GAP * columns.len().saturating_sub(1)
 }
 
-fn print_row(text: &mut String, row: &[String], widths: &[usize]) {
-    let cells: Vec<Vec<String>> = widths
+fn print_rows<'r>(rows: impl Iterator<Item = &'r Vec<String>>, columns: &[(usize, usize)]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        print_row(&mut text, row, columns);
+    }
+    text
+}
+
+fn print_row(text: &mut String, row: &[String], columns: &[(usize, usize)]) {
+    let cells: Vec<Vec<String>> = columns
         .iter()
-        .enumerate()
-        .map(|(index, column)| wrap(row.get(index).map(String::as_str).unwrap_or_default(), *column))
+        .map(|(at, column)| wrap(row.get(*at).map(String::as_str).unwrap_or_default(), *column))
         .collect();
     let lines = cells.iter().map(Vec::len).max().unwrap_or(0);
-    let last = widths.len().saturating_sub(1);
+    let last = columns.len().saturating_sub(1);
     for line in 0..lines {
         let mut printed = String::new();
-        for (index, column) in widths.iter().enumerate() {
+        for (index, (_, column)) in columns.iter().enumerate() {
             let cell = cells[index].get(line).map(String::as_str).unwrap_or_default();
             printed.push_str(cell);
             if index < last {
@@ -122,42 +152,18 @@ fn wrap(cell: &str, column: usize) -> Vec<String> {
     lines
 }
 
+/// `Job:       team/train`: a line for each label and its text, which begins in column `column`.
+pub fn labelled(lines: &[(&str, String)], column: usize) -> String {
+    let line = |(label, text): &(&str, String)| {
+        let label = if label.is_empty() { String::new() } else { format!("{label}:") };
+        format!("{label:<column$}{text}\n")
+    };
+    lines.iter().map(line).collect()
+}
+
 fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Table;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&["Name", "Cluster", "State", "Age", "Adoption"]);
-        table.row(["pytorch-test", "east", "Running", "6m23s", "Y"]);
-        table.row(["b", "member-4", "", "1s", "N"]);
-        insta::assert_snapshot!(table.print(), @r"
-        NAME           CLUSTER    STATE     AGE     ADOPTION
-        pytorch-test   east       Running   6m23s   Y
-        b              member-4             1s      N
-        ");
-    }
-
-    #[test]
-    fn a_table_fits_its_terminal() {
-        let mut table = Table::new(&["Cluster", "Fits", "Why"]);
-        table.row(["east", "no", "0 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu"]);
-        insta::assert_snapshot!(table.print_within(Some(40)), @r"
-        CLUSTER   FITS   WHY
-        east      no     0 of 2 worker fit: 3 of
-                         4 nodes lack 2
-                         nvidia.com/gpu
-        ");
-        let mut wide = Table::new(&["Name", "State", "Endpoint", "Provider"]);
-        wide.row(["pytorch-test", "Running", "https://10.0.0.1:6443", "somewhere"]);
-        insta::assert_snapshot!(wide.print_within(Some(30)), @r"
-        NAME           STATE
-        pytorch-test   Running
-        ");
-        assert_eq!(wide.print_within(None).lines().map(|line| line.len()).max(), Some(58));
-    }
-}
+mod tests;

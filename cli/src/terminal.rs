@@ -9,6 +9,62 @@ pub fn width() -> Option<usize> {
     told.or_else(|| io::stdout().is_terminal().then(seen).flatten()).filter(|width| *width > 0)
 }
 
+/// The text with lines of `bound` columns at most: longer ones are wrapped at spaces, and their further lines
+/// are indented to the text behind the label. Longer words stay whole, to be copied.
+pub fn fold(text: &str, bound: Option<usize>) -> String {
+    let Some(bound) = bound else { return text.to_string() };
+    let mut folded = String::with_capacity(text.len());
+    for piece in text.split_inclusive('\n') {
+        let line = piece.trim_end_matches('\n');
+        if line.trim_end().chars().count() <= bound {
+            folded.push_str(line);
+        } else {
+            fold_line(&mut folded, line, bound);
+        }
+        folded.push_str(&piece[line.len()..]);
+    }
+    folded
+}
+
+fn fold_line(folded: &mut String, line: &str, bound: usize) {
+    let (head, indent) = hang(line, bound);
+    folded.push_str(&line[..head]);
+    let mut at = line[..head].chars().count();
+    let mut is_start = true;
+    for word in line[head..].trim_end().split(' ') {
+        let width = word.chars().count();
+        if !is_start && at + 1 + width > bound {
+            folded.push('\n');
+            folded.extend(std::iter::repeat_n(' ', indent));
+            (at, is_start) = (indent, true);
+        }
+        if !is_start {
+            folded.push(' ');
+            at += 1;
+        }
+        folded.push_str(word);
+        (at, is_start) = (at + width, false);
+    }
+}
+
+/// Where the text of a line starts, and the columns to which its further lines are indented. A label ends with two
+/// spaces.
+fn hang(line: &str, bound: usize) -> (usize, usize) {
+    let lead = line.len() - line.trim_start().len();
+    let rest = &line[lead..];
+    if let Some(label) = rest.find("  ") {
+        let head = line.len() - rest[label..].trim_start().len();
+        let columns = line[..head].chars().count();
+        if columns <= bound / 2 {
+            return (head, columns);
+        }
+    }
+    let bullet = ["-> ", "- "].into_iter().find(|bullet| rest.starts_with(bullet));
+    // At the margin a further line has to differ from a line of its own.
+    let further = if lead == 0 { 2 } else { 0 };
+    (lead, lead + bullet.map_or(further, str::len))
+}
+
 /// Whether stdout is a terminal with colours, and `NO_COLOR` is not set.
 pub fn has_colours() -> bool {
     wants_colours(io::stdout().is_terminal(), |name| std::env::var(name).ok())
@@ -99,32 +155,4 @@ impl<W: Write> Write for Painter<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_follow_the_terminal() {
-        let check = |is_terminal: bool, set: &[(&str, &str)], expected: bool| {
-            let variable =
-                |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
-            assert_eq!(wants_colours(is_terminal, variable), expected, "{is_terminal} {set:?}");
-        };
-        check(true, &[("TERM", "xterm")], true);
-        check(false, &[("TERM", "xterm")], false);
-        check(true, &[("TERM", "dumb")], false);
-        check(true, &[], false);
-        check(true, &[("TERM", "xterm"), ("NO_COLOR", "1")], false);
-        check(true, &[("TERM", "xterm"), ("NO_COLOR", "")], true);
-    }
-
-    #[test]
-    fn states_are_painted_and_nothing_else() {
-        assert_eq!(paint("a   Running   1s\n"), "a   \u{1b}[32mRunning\u{1b}[0m   1s\n");
-        assert_eq!(paint("running-man\n"), "running-man\n");
-        let mut painter = Painter::new(Vec::new());
-        painter.write_all(b"x FAI").unwrap();
-        painter.write_all(b"LED\ny").unwrap();
-        painter.flush().unwrap();
-        assert_eq!(String::from_utf8(painter.out).unwrap(), "x \u{1b}[31mFAILED\u{1b}[0m\ny");
-    }
-}
+mod tests;

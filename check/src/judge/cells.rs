@@ -46,6 +46,8 @@ pub(super) struct Cells {
     kept: BTreeMap<String, (u64, BTreeSet<Node>)>,
     /// Jobs of the hub.
     jobs: BTreeMap<String, Value>,
+    /// The same as they were when their bindings were bound last: a run keeps the class with which it began.
+    bound_jobs: BTreeMap<String, Value>,
     /// Bindings whose groups lost their promise, with the epoch.
     lost: BTreeSet<(String, i64)>,
 }
@@ -281,6 +283,12 @@ impl Judge {
         let fresh = attempts(now).into_iter().skip(attempts(was).len());
         found.extend(fresh.filter_map(|attempt| self.preempted_by_another(uid, now, &attempt)));
         let target = |binding: &Value| binding["spec"]["clusters"][0]["name"].is_string();
+        if target(now)
+            && !target(was)
+            && let Some(job) = self.cells.jobs.get(&job_of(now))
+        {
+            self.cells.bound_jobs.insert(uid.to_string(), job.clone());
+        }
         let ended = gone || (target(was) != target(now));
         if let Some(asked) = self.asked(now).filter(|_| ended) {
             // Somebody of it started or went: what is free is counted anew from here.
@@ -297,9 +305,14 @@ impl Judge {
         Asked::read(self.cells.jobs.get(&job_of(binding))?, binding)
     }
 
+    /// What its run was asked to be.
+    fn asked_when_bound(&self, binding: &Value) -> Option<Asked> {
+        Asked::read(self.cells.bound_jobs.get(text(&binding["metadata"]["uid"]))?, binding)
+    }
+
     /// Only another configuration, or its own wish, takes a group its promise.
     fn lost_for_nothing(&self, binding: &Value) -> Option<Violation> {
-        let asked = self.asked(binding)?;
+        let asked = self.asked_when_bound(binding)?;
         let what = || {
             format!("{} lost its promise, which it did not offer, under one configuration", job_of(binding))
         };
@@ -311,7 +324,10 @@ impl Judge {
         let rest = text(&attempt["message"]).strip_prefix("preempted by ")?;
         let (taker, rest) = rest.split_once(" in ")?;
         let by_cells = attempt["reason"] == "Preempted" && rest.contains("(VirtualCluster)");
-        let victim = self.asked(binding).filter(|asked| by_cells && asked.class >= 0)?;
+        let victim = self.asked_when_bound(binding)?;
+        if !by_cells || victim.class < 0 {
+            return None;
+        }
         let epoch = attempt["epoch"].as_i64().unwrap_or_default();
         if self.cells.lost.contains(&(uid.to_string(), epoch)) || self.may_have_lost_its_promise(uid) {
             return None;
@@ -382,7 +398,7 @@ impl Judge {
         if !first && known.bound_ms < self.cells.since_ms + UNDER_WAY_MS {
             return None;
         }
-        let asked = self.asked(&known.object).filter(|asked| asked.class >= 0)?;
+        let asked = self.asked_when_bound(&known.object).filter(|asked| asked.class >= 0)?;
         let (cluster, node) = (placed.node.0.as_str(), placed.node.1.as_str());
         let name = &placed.name;
         if let Some(pin) = &asked.pin {

@@ -33,6 +33,51 @@ pub struct Scope {
     pub namespace: Option<String>,
 }
 
+/// One namespace, or all.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Namespaces {
+    #[command(flatten)]
+    pub scope: Scope,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+}
+
+impl Namespaces {
+    /// The one namespace, that of the context by default; `None`: all.
+    pub fn one<'a>(&'a self, default: &'a str) -> Option<&'a str> {
+        (!self.all_namespaces).then(|| self.scope.namespace.as_deref().unwrap_or(default))
+    }
+}
+
+/// How a list is printed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Listing {
+    /// Print more columns (wide), names, or data instead of a table
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
+    /// Order by a field of the data that -o json prints, such as .metadata.creationTimestamp
+    #[arg(long, value_name = "JSONPATH")]
+    pub sort_by: Option<String>,
+    /// Watch for changes, polled once a second
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+impl Listing {
+    pub fn is_wide(&self) -> bool {
+        self.output == Some(Format::Wide)
+    }
+}
+
+/// How the answer about one thing is printed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Shown {
+    /// Print data instead of text
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
+}
+
 /// Which member clusters to query.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Targets {
@@ -56,7 +101,7 @@ pub enum Format {
     Columns(String),
 }
 
-pub(super) const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
+const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
 
 impl std::str::FromStr for Format {
     type Err = String;

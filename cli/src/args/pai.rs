@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use fleet_pai::{names, state::State};
 
-use super::common::{Format, Scope};
-
-const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
+use super::common::{Listing, Namespaces, Scope, Shown};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum PaiCommand {
@@ -24,7 +22,7 @@ pub enum PaiCommand {
     /// Print the logs of a job's tasks
     Logs(LogsArgs),
     /// Print the events of a job, and why it waits
-    Events(OneArgs),
+    Events(EventsArgs),
     /// Print the file a job was submitted with, secrets masked
     Config(OneArgs),
 }
@@ -47,10 +45,7 @@ pub struct SubmitArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
     /// Only jobs of these users
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub user: Vec<String>,
@@ -60,9 +55,8 @@ pub struct ListArgs {
     /// Only jobs in these states
     #[arg(long, value_name = "STATE,..", value_delimiter = ',', ignore_case = true, value_parser = state)]
     pub state: Vec<State>,
-    /// Print data instead of a table; wide adds namespace, cluster and object
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// A job and its namespace.
@@ -76,12 +70,19 @@ pub struct OneArgs {
 }
 
 #[derive(Debug, Clone, Default, Args)]
+pub struct EventsArgs {
+    #[command(flatten)]
+    pub one: OneArgs,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+#[derive(Debug, Clone, Default, Args)]
 pub struct GetArgs {
     #[command(flatten)]
     pub one: OneArgs,
-    /// Print data instead of text
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 #[derive(Debug, Clone, Default, Args)]

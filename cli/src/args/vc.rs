@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::common::{Format, Scope};
-
-const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
+use super::common::{Listing, Scope, Shown};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum VcCommand {
@@ -32,9 +30,8 @@ pub struct ApplyArgs {
     /// Show what would change, and change nothing
     #[arg(long, conflicts_with = "yes")]
     pub dry_run: bool,
-    /// Print the difference as data
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -42,9 +39,8 @@ pub struct VcGetArgs {
     /// Names of virtual clusters [default: all]
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Print data instead of a table; wide adds the promised cells and the jobs by class
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -55,9 +51,8 @@ pub struct CellsArgs {
     /// Show every cell, even if all cells below another one are alike
     #[arg(long)]
     pub all: bool,
-    /// Print data instead of a tree
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -67,7 +62,6 @@ pub struct VcExplainArgs {
     pub job: String,
     #[command(flatten)]
     pub scope: Scope,
-    /// Print data instead of text
-    #[arg(short, long, value_name = FORMATS)]
-    pub output: Option<Format>,
+    #[command(flatten)]
+    pub shown: Shown,
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::common::{Listing, Namespaces, Scope};
+
 /// Volcano's command line for Fleet's members: jobs, queues, pods, templates and flows.
 #[derive(Debug, Parser)]
 #[command(name = "vcctl", version, disable_help_subcommand = false, max_term_width = 110)]
@@ -40,14 +42,6 @@ pub enum Command {
     JobFlow(FlowCommand),
     /// Print the version
     Version,
-}
-
-/// Namespaces.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Scope {
-    /// Namespace [default: that of the context]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -103,10 +97,9 @@ pub struct Resources(pub std::collections::BTreeMap<String, String>);
 #[derive(Debug, Clone, Default, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
+    #[command(flatten)]
+    pub listing: Listing,
     /// Only jobs for this scheduler
     #[arg(short = 'S', long, value_name = "NAME")]
     pub scheduler: Option<String>,
@@ -131,7 +124,7 @@ pub enum QueueCommand {
     /// Print one queue
     Get(QueueNameArgs),
     /// List queues
-    List,
+    List(Listing),
     /// Open or close a queue, or change its weight
     Operate(QueueOperateArgs),
     /// Delete a queue
@@ -199,10 +192,9 @@ pub enum PodGroupCommand {
 #[derive(Debug, Clone, Default, Args)]
 pub struct PodGroupListArgs {
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
+    #[command(flatten)]
+    pub listing: Listing,
     /// Only PodGroups of this queue
     #[arg(short, long, value_name = "NAME")]
     pub queue: Option<String>,
@@ -217,10 +209,9 @@ pub enum PodCommand {
 #[derive(Debug, Clone, Default, Args)]
 pub struct PodListArgs {
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
+    #[command(flatten)]
+    pub listing: Listing,
     /// Only pods of this job
     #[arg(short, long, value_name = "NAME")]
     pub job: Option<String>,
@@ -253,10 +244,9 @@ pub struct FlowCreateArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct FlowListArgs {
     #[command(flatten)]
-    pub scope: Scope,
-    /// All namespaces
-    #[arg(long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub namespaces: Namespaces,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// `cpu=1000m,memory=100Mi`.

@@ -30,9 +30,9 @@ pub async fn run(hub: &Hub, args: &DescribeArgs) -> anyhow::Result<Answer> {
     let _progress = Progress::start(if to_members { "asking the clusters" } else { "asking the hub" });
     if !to_members {
         let described = describe(&hub.server, &query.kind, name, &namespace, Some(hub)).await?;
-        return Ok(Answer::text(described));
+        return Ok(Answer::people(described));
     }
-    let mut answer = Answer::default();
+    let mut answer = Answer::people("");
     let mut servers = Vec::new();
     for reached in members::reach(hub, &args.targets).await? {
         match reached {

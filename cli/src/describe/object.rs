@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, table::Table};
+use crate::{age, table::Table, terminal};
 
 /// Lines before the events, as kubectl describes a generic kind.
 pub fn describe(object: &Value) -> String {
@@ -124,12 +124,18 @@ pub fn event_time(event: &Value) -> Option<&str> {
 
 /// The events of an object, in order of time.
 pub fn events(events: &[Value], now: Timestamp) -> String {
+    // They are indented by two columns.
+    events_within(events, now, terminal::width().map(|width| width.saturating_sub(2)))
+}
+
+fn events_within(events: &[Value], now: Timestamp, width: Option<usize>) -> String {
     if events.is_empty() {
         return "Events:       <none>\n".to_string();
     }
-    let mut table = Table { headers: Vec::new(), rows: Vec::new() };
+    // Their headers are not in capitals.
     let titles = ["Type", "Reason", "Age", "From", "Message"];
-    table.headers = titles.iter().map(|title| (*title).to_string()).collect();
+    let mut table = Table { spare: &["From", "Age"], ..Table::new(&titles) };
+    table.row(titles);
     table.row(["----", "------", "----", "----", "-------"]);
     for event in events {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
@@ -144,67 +150,10 @@ pub fn events(events: &[Value], now: Timestamp) -> String {
         }
         table.row([text(&event["type"]), text(&event["reason"]), seen, from, text(&event["message"])]);
     }
-    let mut out = String::from("Events:\n");
-    // Headers of events are not in capitals.
-    let printed = table.print();
-    let body = printed.split_once('\n').map(|(_, body)| body).unwrap_or_default();
-    let mut header = printed.lines().next().unwrap_or_default().to_string();
-    for title in titles {
-        header = header.replacen(&title.to_uppercase(), title, 1);
-    }
-    for line in std::iter::once(header.as_str()).chain(body.lines()) {
-        out.push_str(&format!("  {line}\n"));
-    }
-    out
+    let rows = table.rows_within(width);
+    let rows: String = rows.lines().map(|line| format!("  {line}\n")).collect();
+    format!("Events:\n{rows}")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn fields_read_as_words() {
-        let object = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
-            "metadata": {"name": "a", "namespace": "default", "labels": {"app": "x"},
-                "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [
-                {"image": "i", "name": "n", "command": ["a", "b"], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}}});
-        insta::assert_snapshot!(describe(&object), @r"
-        Name:         a
-        Namespace:    default
-        Labels:       app=x
-        Annotations:  <none>
-        API Version:  kubeflow.org/v1
-        Kind:         PyTorchJob
-        Created:      2026-01-01T00:00:00Z
-        Spec:
-          Pytorch Replica Specs:
-            Master:
-              Replicas:  1
-              Template:
-                Spec:
-                  Containers:
-                    - Command:  a b
-                      Image:  i
-                      Name:  n
-                      Resources:
-                        Limits:
-                          nvidia.com/gpu:  1
-        ");
-    }
-
-    #[test]
-    fn events_stand_in_columns() {
-        let event = json!({"type": "Normal", "reason": "ScheduleBindingSucceed", "count": 2,
-            "source": {"component": "default-scheduler"}, "lastTimestamp": "2026-01-01T00:00:00Z",
-            "message": "Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}"});
-        let now = "2026-01-01T00:04:59Z".parse().expect("a time");
-        insta::assert_snapshot!(events(&[event], now), @r"
-        Events:
-          Type     Reason                   Age          From                Message
-          ----     ------                   ----         ----                -------
-          Normal   ScheduleBindingSucceed   4m59s (x2)   default-scheduler   Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}
-        ");
-    }
-}
+mod tests;

@@ -67,12 +67,12 @@ pub async fn run(connect: &Connect, args: &DoctorArgs) -> anyhow::Result<Answer>
         }
     };
     let failed = findings.iter().any(|finding| finding.level == Level::Error);
-    let value = json!({"findings": findings});
-    let text = match output::data(args.output.as_ref(), &value, ("", ".about"))? {
-        Some(text) => text,
-        None => print(&findings),
+    let answer = match output::data(args.shown.output.as_ref(), &json!({"items": findings}), ("", ".about"))?
+    {
+        Some(text) => Answer::text(text),
+        None => Answer::people(print(&findings)),
     };
-    Ok(Answer { failed, ..Answer::people(text) })
+    Ok(Answer { failed, ..answer })
 }
 
 /// A line for each check, what to do below it, and the sum at the end.

@@ -6,6 +6,7 @@ use super::{
     super::{Level, print},
     *,
 };
+use crate::terminal;
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
@@ -233,4 +234,23 @@ fn a_policy_without_effect_is_named() {
         "there is none",
         "PropagationPolicy",
     );
+}
+
+#[test]
+fn findings_fit_80_columns() {
+    let findings = wrong(|facts| {
+        facts.agents = BTreeMap::from([("east".into(), Err(Missing::NotFound))]);
+        facts.rights = [("queueunits.scheduling.x-k8s.io".to_string(), false)].into();
+    });
+    insta::assert_snapshot!(terminal::fold(&print(&findings), Some(80)), @r"
+    warning  rights: this user may not list queueunits.scheduling.x-k8s.io in all
+             namespaces, which `fleet queue` needs
+             -> tenants: name your namespace with -n; operators: ask for a
+                ClusterRole with that right
+    ERROR    cluster east: its agent has never answered
+             -> check the agent's process and log, and its credential for namespace
+                fleet-east of the hub
+
+    Errors: 1, warnings: 1.
+    ");
 }

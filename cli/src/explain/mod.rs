@@ -19,11 +19,18 @@ use crate::{
     answer::Answer,
     args::ExplainArgs,
     connect::Hub,
-    discovery, output,
+    discovery,
+    listing::Names,
+    output,
     progress::Progress,
     queue::{self, QueueRow},
-    table::Table,
+    table::{Table, labelled},
 };
+
+/// Width of the labels.
+const LABEL: usize = 11;
+/// State of a job without a cluster.
+const WAITS: &str = "waits";
 
 /// Position of a waiting job in its queue, 1 for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,7 +62,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
     let binding = match found.as_slice() {
         [binding] => (*binding).clone(),
         [] => {
-            return unbound::explain(hub, &kinds, kind, &namespace, &name, args.output.as_ref()).await;
+            return unbound::explain(hub, &kinds, kind, &namespace, &name, args.shown.output.as_ref()).await;
         }
         several => {
             let kinds: Vec<&str> = several.iter().map(|b| b.spec.resource.kind.as_str()).collect();
@@ -79,15 +86,19 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         None => Vec::new(),
     };
     let (leaf, fleet) = positions(&units, unit);
+    let waits = why(&entry, unit);
     let value = json!({
         "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
+        "kind": entry.object.spec.resource.kind, "state": state(&entry, unit),
+        "reason": waits.as_ref().map(|why| &why.reason), "message": waits.as_ref().map(|why| &why.message),
+        "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
         "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
         "policy": policy, "positionInLeaf": leaf, "positionInFleet": fleet,
     });
-    if let Some(text) = output::data(args.output.as_ref(), &value, ("", ".job"))? {
+    if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
         return Ok(Answer::text(text));
     }
-    let mut text = print(&entry, unit, &units, &path, &verdicts, &policy, Timestamp::now());
+    let mut text = print(&entry, unit, &units, &path, &verdicts, &policy, Timestamp::now())?;
     let invalid = queue::invalid(&trees);
     if entry.is_suspended() && !invalid.is_empty() {
         text.push_str(&format!("\n{invalid}"));
@@ -172,23 +183,11 @@ fn position_text(units: &[QueueUnit], unit: &QueueUnit) -> String {
     }
 }
 
-fn print(
-    entry: &BindingEntry,
-    unit: Option<&QueueUnit>,
-    units: &[QueueUnit],
-    path: &[&QueueRow],
-    verdicts: &[ClusterVerdict],
-    policy: &[String],
-    now: Timestamp,
-) -> String {
+/// Where the job is, how it ended, or that it waits.
+fn state(entry: &BindingEntry, unit: Option<&QueueUnit>) -> String {
     let spec = &entry.object.spec;
-    let mut lines: Vec<(&str, String)> = Vec::new();
-    lines.push(("Job", format!("{}/{} ({})", entry.namespace(), spec.resource.name, spec.resource.kind)));
-    let status = entry.object.status.as_ref();
-    let unit_status = unit.and_then(|unit| unit.status.as_ref());
-    let phase = unit_status.and_then(|status| status.phase.as_deref());
-    let result = status.and_then(|status| status.result.as_ref());
-    let state = match (result, spec.clusters.first()) {
+    let result = entry.object.status.as_ref().and_then(|status| status.result.as_ref());
+    match (result, spec.clusters.first()) {
         (Some(result), _) => format!("{} in {}", result.outcome, result.cluster),
         (None, Some(_)) if !entry.is_gang() => {
             let each = spec.clusters.iter().map(|target| match entry.gang.components.is_empty() {
@@ -198,24 +197,55 @@ fn print(
             format!("in {}", each.collect::<Vec<_>>().join(", "))
         }
         (None, Some(target)) => {
+            let phase = unit.and_then(|unit| unit.status.as_ref()?.phase.as_deref());
             format!("{} in {} (run {})", phase.unwrap_or("Bound"), target.name, spec.epoch)
         }
-        (None, None) => {
-            let since = unit.map_or(&entry.object.metadata, |unit| &unit.metadata);
-            let since = since.creation_timestamp.as_ref().map(|time| time.0.to_string());
-            format!("waits, for {}", age::since(since.as_deref(), now))
-        }
-    };
-    lines.push(("State", state));
-    let scheduled = status.and_then(|status| status.conditions.iter().find(|c| c.type_ == "Scheduled"));
-    if let Some(condition) = scheduled.filter(|_| spec.clusters.is_empty() && result.is_none()) {
-        let reason = unit_status.and_then(|status| status.reason.clone()).unwrap_or(condition.reason.clone());
-        let message =
-            unit_status.and_then(|status| status.message.clone()).unwrap_or(condition.message.clone());
-        let since = unit_status.and_then(|status| status.last_update_time.clone());
-        let since = since.unwrap_or_else(|| condition.last_transition_time.0.to_string());
-        lines.push(("Reason", format!("{reason}, for {}", age::since(Some(&since), now))));
-        lines.push(("", message));
+        (None, None) => WAITS.to_string(),
+    }
+}
+
+/// Why a job waits.
+struct Why {
+    reason: String,
+    message: String,
+    since: String,
+}
+
+/// The reason of the unit, or else of the binding; `None` for a job that has ended or is in a cluster.
+fn why(entry: &BindingEntry, unit: Option<&QueueUnit>) -> Option<Why> {
+    let status = entry.object.status.as_ref()?;
+    let scheduled = status.conditions.iter().find(|condition| condition.type_ == "Scheduled")?;
+    if !entry.object.spec.clusters.is_empty() || status.result.is_some() {
+        return None;
+    }
+    let unit = unit.and_then(|unit| unit.status.clone()).unwrap_or_default();
+    Some(Why {
+        reason: unit.reason.unwrap_or(scheduled.reason.clone()),
+        message: unit.message.unwrap_or(scheduled.message.clone()),
+        since: unit.last_update_time.unwrap_or_else(|| scheduled.last_transition_time.0.to_string()),
+    })
+}
+
+/// The lines before the tables, each with its label.
+fn lines(
+    entry: &BindingEntry,
+    unit: Option<&QueueUnit>,
+    units: &[QueueUnit],
+    policy: &[String],
+    now: Timestamp,
+) -> Vec<(&'static str, String)> {
+    let spec = &entry.object.spec;
+    let job = format!("{}/{} ({})", entry.namespace(), spec.resource.name, spec.resource.kind);
+    let mut state = state(entry, unit);
+    if state == WAITS {
+        let since = unit.map_or(&entry.object.metadata, |unit| &unit.metadata);
+        let since = since.creation_timestamp.as_ref().map(|time| time.0.to_string());
+        state = format!("{WAITS}, for {}", age::since(since.as_deref(), now));
+    }
+    let mut lines = vec![("Job", job), ("State", state)];
+    if let Some(why) = why(entry, unit) {
+        lines.push(("Reason", format!("{}, for {}", why.reason, age::since(Some(&why.since), now))));
+        lines.push(("", why.message));
     }
     if let Some(unit) = unit {
         let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
@@ -225,17 +255,23 @@ fn print(
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
     lines.push(("Requests", format!("{} in [{}]", entry.total, components.join(" "))));
     lines.push(("Priority", spec.priority.to_string()));
-    for (index, line) in policy.iter().enumerate() {
-        lines.push((if index == 0 { "Policy" } else { "" }, line.clone()));
-    }
-    let mut text = String::new();
-    for (label, value) in lines {
-        let label = if label.is_empty() { String::new() } else { format!("{label}:") };
-        text.push_str(&format!("{label:<11}{value}\n"));
-    }
+    let labels = std::iter::once("Policy").chain(std::iter::repeat(""));
+    lines.extend(labels.zip(policy.iter().cloned()));
+    lines
+}
+
+fn print(
+    entry: &BindingEntry,
+    unit: Option<&QueueUnit>,
+    units: &[QueueUnit],
+    path: &[&QueueRow],
+    verdicts: &[ClusterVerdict],
+    policy: &[String],
+    now: Timestamp,
+) -> anyhow::Result<String> {
+    let mut text = labelled(&lines(entry, unit, units, policy, now), LABEL);
     if !path.is_empty() {
-        text.push('\n');
-        text.push_str(&queue::table(path.iter().copied(), false));
+        text.push_str(&format!("\n{}", queue::table(path.iter().copied(), false, Names::Tree)?.print()));
     }
     if !verdicts.is_empty() {
         text.push('\n');
@@ -250,10 +286,11 @@ fn print(
         }
         text.push_str(&table.print());
     }
-    let attempts = status.map_or(&[][..], |status| &status.attempts);
+    let attempts = entry.object.status.as_ref().map_or(&[][..], |status| &status.attempts);
     if !attempts.is_empty() {
         text.push('\n');
-        let mut table = Table::new(&["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"]);
+        let headers = ["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"];
+        let mut table = Table { spare: &["ENDED", "REASON"], ..Table::new(&headers) };
         for attempt in attempts {
             let ended = format!("{} ago", age::since(Some(&attempt.ended_at), now));
             table.row([
@@ -266,156 +303,8 @@ fn print(
         }
         text.push_str(&table.print());
     }
-    text
+    Ok(text)
 }
 
 #[cfg(test)]
-mod tests {
-    use fleet_portal::explain::judge;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-        serde_json::from_value(value).expect("an object")
-    }
-
-    fn unit(name: &str, queue: &str, priority: i32, created: &str) -> QueueUnit {
-        read(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
-            "metadata": {"name": format!("{name}-pytorchjob-rb-qu"), "namespace": "team",
-                "creationTimestamp": created},
-            "spec": {"queue": queue, "priority": priority, "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
-                "kind": "ResourceBinding", "namespace": "team", "name": format!("{name}-pytorchjob")}},
-            "status": {"phase": "Enqueued", "reason": "NoClusterFits", "message": "0 of 1 clusters hold it",
-                "lastUpdateTime": "2026-01-01T10:00:30Z"}}))
-    }
-
-    fn cluster(name: &str, shapes: Value) -> Cluster {
-        read(
-            json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {},
-            "status": {"reportSequence": 1, "nodeShapes": shapes,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-                    "lastTransitionTime": "2026-01-01T10:00:00Z"}]}}),
-        )
-    }
-
-    #[test]
-    fn a_waiting_job_is_explained_in_full() {
-        let entry = BindingEntry::read(
-            read(json!({
-            "apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
-            "metadata": {"name": "train-pytorchjob", "namespace": "team", "creationTimestamp": "2026-01-01T10:00:00Z"},
-            "spec": {"resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "team",
-                    "name": "train"},
-                "policy": {"kind": "PropagationPolicy", "name": "p"}, "suspension": {"scheduling": true},
-                "components": [{"name": "worker", "replicas": 2, "request": {"nvidia.com/gpu": "4"}}]},
-            "status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "NoClusterFits",
-                    "message": "0 of 1 clusters hold it", "lastTransitionTime": "2026-01-01T10:00:10Z"}],
-                "attempts": [{"cluster": "east", "epoch": 1, "reason": "Preempted",
-                    "message": "preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
-                    "endedAt": "2026-01-01T10:00:20Z"}]}})),
-            None,
-        );
-        let units = [
-            unit("train", "root/team", 0, "2026-01-01T10:00:00Z"),
-            unit("other", "root/team", 5, "2026-01-01T10:00:05Z"),
-            unit("else", "root/b", 9, "2026-01-01T10:00:00Z"),
-        ];
-        let node = |gpus: &str, free: &str, count: i64| json!({"count": count, "allocatable": {"nvidia.com/gpu": gpus}, "free": {"nvidia.com/gpu": free}});
-        let clusters = [
-            cluster("east", json!([node("8", "2", 3), node("8", "4", 1)])),
-            cluster("west", json!([node("2", "2", 9)])),
-        ];
-        let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|c| judge(&entry, c)).collect();
-        let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-        let text = print(
-            &entry,
-            Some(&units[0]),
-            &units,
-            &[],
-            &verdicts,
-            &["PropagationPolicy team/p".to_string()],
-            now,
-        );
-        insta::assert_snapshot!(text, @r"
-        Job:       team/train (PyTorchJob)
-        State:     waits, for 60s
-        Reason:    NoClusterFits, for 30s
-                   0 of 1 clusters hold it
-        Queue:     root/team, position 2 of 2 in this queue, 3 of 3 in all queues
-        Requests:  nvidia.com/gpu 8 in [{worker 2}]
-        Priority:  0
-        Policy:    PropagationPolicy team/p
-
-        CLUSTER   FITS   WHY
-        east      no     1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu
-        west      no     0 of 2 worker fit: 9 of 9 nodes lack 2 nvidia.com/gpu; it could not hold the job even if empty
-
-        RUN   CLUSTER   ENDED     REASON      MESSAGE
-        1     east      40s ago   Preempted   preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost
-        ");
-    }
-
-    fn bound(kind: &str, placement: Value, clusters: Value) -> BindingEntry {
-        let version = if kind == "Deployment" { "apps/v1" } else { "kubeflow.org/v1" };
-        BindingEntry::read(
-            read(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
-                "metadata": {"name": "x", "namespace": "team", "creationTimestamp": "2026-01-01T10:00:00Z"},
-                "spec": {"resource": {"apiVersion": version, "kind": kind, "namespace": "team", "name": "x"},
-                    "policy": {"kind": "PropagationPolicy", "name": "p"}, "epoch": 2, "clusters": clusters,
-                    "placement": placement,
-                    "components": [{"name": "worker", "replicas": 2, "request": {"nvidia.com/gpu": "4"}}]}})),
-            None,
-        )
-    }
-
-    /// State line and table of a job that is somewhere.
-    fn shown(entry: &BindingEntry, clusters: &[Cluster]) -> String {
-        let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-        let text = print(entry, None, &[], &[], &verdicts(entry, clusters), &["p".to_string()], now);
-        let kept = text.lines().filter(|line| {
-            line.starts_with("State")
-                || line.contains("  here")
-                || line.contains("   no ")
-                || line.contains("   yes ")
-        });
-        kept.collect::<Vec<_>>().join("\n")
-    }
-
-    #[test]
-    fn where_a_job_is_and_what_its_policy_names() {
-        let full =
-            json!([{"count": 1, "allocatable": {"nvidia.com/gpu": "8"}, "free": {"nvidia.com/gpu": "0"}}]);
-        let clusters = [cluster("east", full.clone()), cluster("west", full)];
-        // The places that a running job takes are not free; that is no reason against its own cluster.
-        insta::assert_snapshot!(shown(&bound("PyTorchJob", json!({}), json!([{"name": "east"}])), &clusters), @r"
-        State:     Bound in east (run 2)
-        east      here   the job is bound here (run 2)
-        west      no     0 of 2 worker fit: 1 of 1 nodes lack 4 nvidia.com/gpu
-        ");
-        let web = bound(
-            "Deployment",
-            json!({}),
-            json!([{"name": "east", "replicas": 2}, {"name": "west", "replicas": 1}]),
-        );
-        insta::assert_snapshot!(shown(&web, &clusters), @r"
-        State:     in east (2), west (1)
-        east      here   2 replicas are here
-        west      here   1 replica is here
-        ");
-        let affinity = json!({"clusterAffinity": {"clusterNames": ["east", "esat"]}});
-        let named = shown(&bound("PyTorchJob", affinity, json!([{"name": "east"}])), &clusters);
-        assert!(named.contains("esat      no     has not joined the fleet"), "{named}");
-    }
-
-    #[test]
-    fn words_name_a_job() {
-        let check = |words: &[&str], kind: Option<&str>, name: &str| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
-            assert_eq!(wanted(&words), (kind.map(str::to_string), name.to_string()));
-        };
-        check(&["a"], None, "a");
-        check(&["deploy/a"], Some("deploy"), "a");
-        check(&["deploy", "a"], Some("deploy"), "a");
-    }
-}
+mod tests;

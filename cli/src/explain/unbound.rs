@@ -3,7 +3,9 @@
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use serde_json::{Value, json};
 
-use crate::{answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors};
+use crate::{
+    answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors, table::labelled,
+};
 
 /// Reasons why a job has no binding.
 const REASONS: [Reason; 3] = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
@@ -51,14 +53,18 @@ pub async fn explain(
     let events: Vec<Value> =
         events.into_iter().filter(|event| event["involvedObject"]["uid"] == uid).collect();
     let (reason, message) = said(object, &events);
-    let value = json!({"job": format!("{namespace}/{name}"), "kind": kind.kind, "reason": reason, "message": message});
+    let (job, state) = (format!("{namespace}/{name}"), "not managed by Fleet");
+    let value = json!({"job": job, "kind": kind.kind, "state": state, "reason": reason, "message": message});
     if let Some(text) = output::data(format, &value, ("", ".job"))? {
         return Ok(Answer::text(text));
     }
-    Ok(Answer::people(format!(
-        "Job:       {namespace}/{name} ({})\nState:     not managed by Fleet\nReason:    {reason}\n           {message}\n",
-        kind.kind
-    )))
+    let lines = [
+        ("Job", format!("{job} ({})", kind.kind)),
+        ("State", state.to_string()),
+        ("Reason", reason),
+        ("", message),
+    ];
+    Ok(Answer::people(labelled(&lines, super::LABEL)))
 }
 
 /// Jobs, and workloads that run until they are deleted; the first version of each.

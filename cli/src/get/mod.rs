@@ -53,8 +53,6 @@ struct Missing {
     absent: bool,
 }
 
-pub use watch::run as watch;
-
 /// The answers of the servers, before printing.
 struct Gathered {
     answer: Answer,
@@ -63,25 +61,33 @@ struct Gathered {
 }
 
 pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
+    if args.listing.watch {
+        return watch::run(hub, args).await;
+    }
     let Gathered { mut answer, asked, namespace } = gather(hub, args).await?;
     answer.text = print(&asked, args)?;
-    answer.painted = matches!(args.output, None | Some(Format::Wide));
+    answer.for_people = is_for_people(args);
     say_nothing_found(&mut answer, &asked, args, &namespace);
     Ok(answer)
 }
 
+fn is_for_people(args: &GetArgs) -> bool {
+    matches!(args.listing.output, None | Some(Format::Wide))
+}
+
 fn print(asked: &[Asked], args: &GetArgs) -> anyhow::Result<String> {
     let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();
-    match &args.output {
+    let sort_by = args.listing.sort_by.as_deref();
+    match &args.listing.output {
         None | Some(Format::Wide) => print_tables(asked, args, to_members),
-        Some(Format::Name) => names(asked, args.sort_by.as_deref()),
+        Some(Format::Name) => names(asked, sort_by),
         Some(Format::Columns(spec)) => {
-            let (_, items) = objects_of(asked, to_members, args.sort_by.as_deref())?;
+            let (_, items) = objects_of(asked, to_members, sort_by)?;
             let items: Vec<&Value> = items.iter().collect();
             let headers = if args.no_headers { output::Headers::Left } else { output::Headers::Printed };
             if items.is_empty() { Ok(String::new()) } else { output::columns(spec, &items, headers) }
         }
-        Some(format) => print_objects(asked, format, to_members, args.sort_by.as_deref()),
+        Some(format) => print_objects(asked, format, to_members, sort_by),
     }
 }
 
@@ -90,7 +96,7 @@ fn say_nothing_found(answer: &mut Answer, asked: &[Asked], args: &GetArgs, names
         answer.note("No clusters have joined.");
     } else if answer.text.is_empty() && !answer.failed {
         let namespaced = asked.iter().flat_map(|asked| &asked.found).any(|found| found.kind.namespaced);
-        answer.note(if namespaced && !args.all_namespaces {
+        answer.note(if namespaced && !args.namespaces.all_namespaces {
             format!("No resources found in {namespace} namespace.")
         } else {
             "No resources found".to_string()
@@ -101,7 +107,7 @@ fn say_nothing_found(answer: &mut Answer, asked: &[Asked], args: &GetArgs, names
 async fn gather(hub: &Hub, args: &GetArgs) -> anyhow::Result<Gathered> {
     let queries = parse(&args.what)?;
     if queries.iter().any(|query| !query.names.is_empty()) {
-        if args.all_namespaces {
+        if args.namespaces.all_namespaces {
             bail!("found -A with a name; allowed: -n NAMESPACE");
         }
         if args.selector.is_some() || args.field_selector.is_some() {
@@ -123,7 +129,7 @@ async fn gather(hub: &Hub, args: &GetArgs) -> anyhow::Result<Gathered> {
     } else {
         vec![hub.server.clone()]
     };
-    let namespace = args.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
+    let namespace = args.namespaces.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
     let asked = join_all(servers.iter().map(|server| ask(server, &queries, args, &namespace))).await;
     say_missing(&mut answer, &asked, args, to_members);
     Ok(Gathered { answer, asked, namespace })
@@ -138,16 +144,13 @@ async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str
             return asked;
         }
     };
-    let accept = match args.output {
-        None | Some(Format::Wide) => TABLE,
-        _ => "application/json",
-    };
-    let namespace = (!args.all_namespaces).then_some(namespace);
+    let accept = if is_for_people(args) { TABLE } else { "application/json" };
+    let namespace = args.namespaces.one(namespace);
     let selectors = Selectors {
         labels: args.selector.clone(),
         fields: args.field_selector.clone(),
         // Rows have fields of the spec only on request.
-        whole_rows: accept == TABLE && args.sort_by.is_some(),
+        whole_rows: accept == TABLE && args.listing.sort_by.is_some(),
     };
     for query in queries {
         let chosen = discovery::resolve(&kinds, &query.kind);
@@ -220,11 +223,11 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Re
     let kinds = kinds_found(asked);
     let style = tables::Style {
         clusters: to_members,
-        wide: args.output == Some(Format::Wide),
-        namespaces: args.all_namespaces,
+        wide: args.listing.is_wide(),
+        namespaces: args.namespaces.all_namespaces,
         headers: !args.no_headers,
         prefixed: kinds.len() > 1,
-        sort_by: args.sort_by.clone(),
+        sort_by: args.listing.sort_by.clone(),
     };
     let mut texts = Vec::new();
     for kind in &kinds {
@@ -285,7 +288,7 @@ fn objects_of(
             items.push(object);
         }
     }
-    output::sort(&mut items, sort_by)?;
+    output::sort(&mut items, sort_by, |item| item)?;
     Ok((single, items))
 }
 
@@ -318,7 +321,7 @@ fn names(asked: &[Asked], sort_by: Option<&str>) -> anyhow::Result<String> {
     let mut text = String::new();
     for found in asked.iter().flat_map(|asked| &asked.found) {
         let mut all = objects(found);
-        output::sort(&mut all, sort_by)?;
+        output::sort(&mut all, sort_by, |item| item)?;
         for object in all {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             text.push_str(&format!("{}/{name}\n", found.kind.singular_group()));

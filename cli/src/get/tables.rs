@@ -5,7 +5,7 @@ use fleet_api::names::MANAGED_LABEL;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, discovery::Kind, jsonpath, table::Table};
+use crate::{age, discovery::Kind, jsonpath, table::Table, terminal};
 
 /// The answer of one server for one kind.
 pub struct Part<'a> {
@@ -92,15 +92,7 @@ pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> 
     }
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     table.rows = sorted.into_iter().map(|(_, cells)| cells).collect();
-    if !style.headers {
-        table.headers.iter_mut().for_each(String::clear);
-    }
-    let text = table.print();
-    Ok(if style.headers {
-        text
-    } else {
-        text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default()
-    })
+    Ok(if style.headers { table.print() } else { table.rows_within(terminal::width()) })
 }
 
 struct Row<'a> {

@@ -1,47 +1,30 @@
 //! `fleet get -w`: repeats the query every second and prints changes.
 
-use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
+use std::collections::BTreeMap;
 
 use super::{Asked, Gathered, gather, print};
-use crate::{args::GetArgs, connect::Hub, terminal};
-
-/// Pause between two polls.
-const STEP: Duration = Duration::from_secs(1);
+use crate::{answer::Answer, args::GetArgs, connect::Hub, listing};
 
 /// Prints until the reader closes the pipe.
 ///
 /// # Errors
-/// The error of the first poll.
-pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<ExitCode> {
+/// The error of a poll.
+pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
-    let mut first = true;
-    loop {
+    listing::repeat(async |is_first| {
         let Gathered { mut answer, mut asked, namespace } = gather(hub, args).await?;
-        let fresh = keep_changed(&mut asked, &mut seen);
+        answer.for_people = super::is_for_people(args);
         let mut shown = args.clone();
-        shown.no_headers |= !first;
-        if first || fresh {
+        shown.no_headers |= !is_first;
+        if keep_changed(&mut asked, &mut seen) || is_first {
             answer.text = print(&asked, &shown)?;
         }
-        if first {
+        if is_first {
             super::say_nothing_found(&mut answer, &asked, args, &namespace);
         }
-        if !put(&answer.text) {
-            return Ok(ExitCode::SUCCESS);
-        }
-        if first {
-            answer.notes.iter().for_each(|note| eprintln!("{note}"));
-        }
-        first = false;
-        tokio::time::sleep(STEP).await;
-    }
-}
-
-/// Whether the reader still reads.
-fn put(text: &str) -> bool {
-    let painted = if terminal::has_colours() { terminal::paint(text) } else { text.to_string() };
-    let mut out = std::io::stdout().lock();
-    out.write_all(painted.as_bytes()).and_then(|()| out.flush()).is_ok()
+        Ok(answer)
+    })
+    .await
 }
 
 /// Keeps in the answers only objects that are new or have changed since the last poll. Returns whether any are left.

@@ -2,20 +2,19 @@
 
 mod show;
 
-use std::{io::Read, path::Path};
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use fleet_openpai::jobs::{self, JobError, Offers, Run, Who};
 use fleet_pai::{names, state::ExecutionType};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::args::pai::{GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
+use crate::args::pai::{EventsArgs, GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
 use crate::{
     answer::Answer,
+    apply,
     args::{Connect, Scope, Targets},
     connect::Hub,
-    members, output,
+    listing, members, output,
     server::{Selectors, Server},
 };
 
@@ -42,7 +41,7 @@ fn namespace<'a>(hub: &'a Hub, scope: &'a Scope) -> &'a str {
 }
 
 async fn submit(connect: &Connect, args: &SubmitArgs) -> anyhow::Result<Answer> {
-    let text = text_of(&args.file)?;
+    let text = apply::text_of(&args.file)?;
     let name = args.file.display().to_string();
     let now_ms = Timestamp::now().as_millisecond();
     // No user lookup is needed for a dry run with owner and namespace.
@@ -91,38 +90,25 @@ fn in_file(file: &str, error: JobError) -> anyhow::Error {
     }
 }
 
-fn text_of(file: &Path) -> anyhow::Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
-}
-
 async fn list(hub: &Hub, args: &ListArgs) -> anyhow::Result<Answer> {
-    let one = Some(namespace(hub, &args.scope)).filter(|_| !args.all_namespaces);
-    let mut items = jobs::list(&hub.server, one).await?;
-    let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|one| one == name);
-    items.retain(|item| {
-        wanted(&args.user, &item.username)
-            && wanted(&args.vc, &item.virtual_cluster)
-            && (args.state.is_empty() || args.state.contains(&item.state))
-    });
-    items.sort_by(|a, b| (b.submission_time, &a.name).cmp(&(a.submission_time, &b.name)));
-    let data = output::list(items.iter().map(serde_json::to_value).collect::<Result<_, _>>()?);
-    if let Some(text) = output::data(args.output.as_ref(), &data, ("job/", "{.name}"))? {
-        return Ok(Answer::text(text));
-    }
-    if items.is_empty() {
-        let mut answer = Answer::default();
-        answer.note(match one {
+    listing::run(&args.listing, async || {
+        let one = args.namespaces.one(&hub.namespace);
+        let mut items = jobs::list(&hub.server, one).await?;
+        let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|one| one == name);
+        items.retain(|item| {
+            wanted(&args.user, &item.username)
+                && wanted(&args.vc, &item.virtual_cluster)
+                && (args.state.is_empty() || args.state.contains(&item.state))
+        });
+        items.sort_by(|a, b| (b.submission_time, &a.name).cmp(&(a.submission_time, &b.name)));
+        let mut list = show::table(&items, args.listing.is_wide(), Timestamp::now())?;
+        list.nothing = match one {
             Some(namespace) => format!("No jobs found in namespace {namespace}."),
             None => "No jobs found.".to_owned(),
-        });
-        return Ok(answer);
-    }
-    Ok(Answer::people(show::table(&items, args.output.is_some(), Timestamp::now())))
+        };
+        Ok(list)
+    })
+    .await
 }
 
 /// The newest run of the requested job: `USER~NAME`, or a name, of the caller's own job or of the only one.
@@ -161,11 +147,11 @@ async fn get(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
         }
     };
     let detail = jobs::detail(&run, tasks);
-    match output::data(args.output.as_ref(), &detail, ("job/", "{.name}"))? {
+    match output::data(args.shown.output.as_ref(), &detail, ("job/", "{.name}"))? {
         Some(text) => answer.text = text,
         None => {
             answer.text = show::page(&run, &detail, Timestamp::now());
-            answer.painted = true;
+            answer.for_people = true;
         }
     }
     Ok(answer)
@@ -281,13 +267,12 @@ async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-async fn events(hub: &Hub, args: &OneArgs) -> anyhow::Result<Answer> {
-    let run = find(hub, args).await?;
-    let events = jobs::events(&hub.server, &run).await?;
-    if events.is_empty() {
-        let mut answer = Answer::default();
-        answer.note(format!("No events of job {}.", run.id));
-        return Ok(answer);
-    }
-    Ok(Answer::people(show::events(&events, Timestamp::now())))
+async fn events(hub: &Hub, args: &EventsArgs) -> anyhow::Result<Answer> {
+    listing::run(&args.listing, async || {
+        let run = find(hub, &args.one).await?;
+        let mut list = show::events(&jobs::events(&hub.server, &run).await?, Timestamp::now())?;
+        list.nothing = format!("No events of job {}.", run.id);
+        Ok(list)
+    })
+    .await
 }

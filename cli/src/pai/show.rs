@@ -4,7 +4,7 @@ use fleet_openpai::jobs::{Event, Item, Run};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use crate::{age, table::Table};
+use crate::{age, listing::List, output, table::Table};
 
 fn since(milliseconds: Option<i64>, now: Timestamp) -> String {
     let then = milliseconds.and_then(|then| Timestamp::from_millisecond(then).ok());
@@ -18,13 +18,17 @@ fn duration(launched: Option<i64>, completed: Option<i64>, now: Timestamp) -> St
 }
 
 /// Jobs in a table; `wide` adds namespace, cluster and object.
-pub fn table(items: &[Item], wide: bool, now: Timestamp) -> String {
+///
+/// # Errors
+/// A job cannot be serialized.
+pub fn table(items: &[Item], wide: bool, now: Timestamp) -> anyhow::Result<List> {
     let mut headers =
         vec!["Name", "User", "State", "VC", "Priority", "Tasks", "GPUs", "Retries", "Submitted", "Duration"];
     if wide {
         headers.extend(["Namespace", "Cluster", "Object"]);
     }
-    let mut table = Table::new(&headers);
+    let mut list = List::of_items(&headers, ("job/", ".name"));
+    (list.beside, list.aging) = (output::list(Vec::new()), &["Submitted", "Duration"]);
     for item in items {
         let mut row = vec![
             item.name.clone(),
@@ -42,9 +46,9 @@ pub fn table(items: &[Item], wide: bool, now: Timestamp) -> String {
             let cluster = item.cluster.clone().unwrap_or_else(|| "-".to_owned());
             row.extend([item.namespace.clone(), cluster, item.debug_id.clone()]);
         }
-        table.row(row);
+        list.row(item, row)?;
     }
-    table.print()
+    Ok(list)
 }
 
 /// One job: definition, state and tasks.
@@ -121,20 +125,25 @@ fn tasks(detail: &Value) -> String {
     table.print()
 }
 
-pub fn events(events: &[Event], now: Timestamp) -> String {
-    let mut table = Table::new(&["Last seen", "Type", "Reason", "Count", "Task", "Message"]);
+/// # Errors
+/// An event cannot be serialized.
+pub fn events(events: &[Event], now: Timestamp) -> anyhow::Result<List> {
+    let headers = ["Last seen", "Type", "Reason", "Count", "Task", "Message"];
+    let mut list = List::of_items(&headers, ("event/", ".uid"));
+    (list.spare, list.aging) = (&["Task", "Count", "Type"], &["Last seen"]);
     for event in events {
         let task = if event.task_name.is_empty() { "-" } else { event.task_name.as_str() };
-        table.row([
+        let cells = [
             since(event.last_timestamp, now),
             event.kind.clone(),
             event.reason.clone(),
             event.count.to_string(),
             task.to_owned(),
             event.message.clone(),
-        ]);
+        ];
+        list.row(event, cells.to_vec())?;
     }
-    table.print()
+    Ok(list)
 }
 
 #[cfg(test)]
@@ -181,7 +190,7 @@ mod tests {
             "message": "PodFailed of pod alice-mnist-train-1, exit code 255"},
             "conditions": [{"status": "Running", "lastTransitionTime": "2026-01-02T03:05:05Z"}], "retryCount": 1});
         let items = [item(&run(Value::Null, None)), item(&run(failed, Some("east")))];
-        insta::assert_snapshot!(table(&items, true, now()), @r"
+        insta::assert_snapshot!(table(&items, true, now()).expect("a list").print(), @r"
         NAME    USER    STATE     VC    PRIORITY   TASKS   GPUS   RETRIES   SUBMITTED   DURATION   NAMESPACE   CLUSTER   OBJECT
         mnist   alice   WAITING   vc1   prod       2       2      0         10m         -          team-a      -         alice-mnist
         mnist   alice   FAILED    vc1   prod       2       2      0         10m         7m         team-a      east      alice-mnist

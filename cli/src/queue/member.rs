@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::queue::table;
+    use crate::{listing::Names, queue::table};
 
     #[test]
     fn a_members_queues_have_the_columns_of_the_tree() {
@@ -101,7 +101,8 @@ mod tests {
             json!({"metadata": {"name": "research"}, "spec": {"parent": "root"}}),
             json!({"metadata": {"name": "lost"}, "spec": {"parent": "gone"}}),
         ];
-        insta::assert_snapshot!(table(rows(&queues).iter(), false), @r"
+        let list = table(rows(&queues).iter(), false, Names::Tree).expect("a table");
+        insta::assert_snapshot!(list.print(), @r"
         QUEUE        USED           MIN     MAX         BORROWED   WAITING   RUNNING
         lost         -              -       unlimited   -          0         0
         root         gpu=12 cpu=2   -       unlimited   -          0         0

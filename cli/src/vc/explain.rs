@@ -13,7 +13,14 @@ use serde_json::{Value, json};
 
 use super::{class_of, show};
 use crate::args::vc::VcExplainArgs;
-use crate::{answer::Answer, connect::Hub, discovery, output, progress::Progress, queue, table::Table};
+use crate::{
+    answer::Answer,
+    connect::Hub,
+    discovery, output,
+    progress::Progress,
+    queue,
+    table::{Table, labelled},
+};
 
 /// State of a job and its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -76,7 +83,7 @@ pub async fn run(hub: &Hub, args: &VcExplainArgs) -> anyhow::Result<Answer> {
     let labels = labels(hub, binding).await?;
     let picture = standing.picture(Timestamp::now())?;
     let told = tell(binding, unit, &labels, picture.as_ref(), &vcs);
-    if let Some(text) = output::data(args.output.as_ref(), &json!(told), ("", ".job"))? {
+    if let Some(text) = output::data(args.shown.output.as_ref(), &json!(told), ("", ".job"))? {
         return Ok(Answer::text(text));
     }
     Ok(Answer::people(print(&told)))
@@ -181,11 +188,7 @@ pub fn print(told: &Explanation) -> String {
             lines.push((if index == 0 { "Leaf cells" } else { "" }, text));
         }
     }
-    let mut text = String::new();
-    for (label, value) in lines {
-        let label = if label.is_empty() { String::new() } else { format!("{label}:") };
-        text.push_str(&format!("{label:<12}{value}\n"));
-    }
+    let mut text = labelled(&lines, 12);
     if !told.cells.is_empty() {
         let mut table = Table::new(&["Pod", "Node", "Devices", "Promised cell"]);
         for pod in &told.cells {

@@ -8,10 +8,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{IsTerminal, Read, Write},
-    path::Path,
-};
+use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, bail};
 use fleet_api::cells::class;
@@ -20,7 +17,15 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::vc::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
-use crate::{answer::Answer, args::Connect, connect::Hub, output, progress::Progress};
+use crate::{
+    answer::Answer,
+    apply as files,
+    args::Connect,
+    connect::Hub,
+    listing::{self, Names},
+    output,
+    progress::Progress,
+};
 
 pub async fn run(connect: &Connect, command: &VcCommand) -> anyhow::Result<Answer> {
     match command {
@@ -38,7 +43,7 @@ async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
         anyhow::anyhow!("{}", lines.join("\n"))
     };
     // Validated before anything is requested or sent: a mistake is a mistake on every hub.
-    let wanted = file::read(&text_of(&args.file)?).map_err(|errors| in_file(&errors.to_string()))?;
+    let wanted = file::read(&files::text_of(&args.file)?).map_err(|errors| in_file(&errors.to_string()))?;
     let hub = connect.hub().await?;
     let standing = {
         let _progress = Progress::start("asking the hub");
@@ -49,10 +54,10 @@ async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
         plan::PlanError::OtherName { .. } => in_file(&error.to_string()),
         other => other.into(),
     })?;
-    let data = output::data(args.output.as_ref(), &json!(plan), ("cellconfiguration/", "{.name}"))?;
+    let data = output::data(args.shown.output.as_ref(), &json!(plan), ("cellconfiguration/", "{.name}"))?;
     let is_data = data.is_some();
     let mut answer = Answer::people(data.unwrap_or_else(|| show::difference(&plan)));
-    answer.painted = !is_data;
+    answer.for_people = !is_data;
     if args.dry_run {
         answer.note("nothing was changed");
         return Ok(answer);
@@ -92,76 +97,56 @@ fn agreed() -> anyhow::Result<bool> {
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-fn text_of(file: &Path) -> anyhow::Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
-}
-
 async fn get(hub: &Hub, args: &VcGetArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    let (mut found, configurations) =
-        tokio::try_join!(cells::virtual_clusters(&hub.server), cells::configurations(&hub.server))?;
-    let known: Vec<String> = found.iter().map(|vc| vc.spec.name.clone()).collect();
-    if let Some(wrong) = args.names.iter().find(|name| !known.contains(name)) {
-        let allowed =
-            if known.is_empty() { "none, there are no virtual clusters".into() } else { known.join(", ") };
-        bail!("virtual cluster: found {wrong:?}; allowed: {allowed}");
-    }
-    found.retain(|vc| args.names.is_empty() || args.names.contains(&vc.spec.name));
-    let items: Vec<serde_json::Value> =
-        found.iter().map(|vc| serde_json::to_value(vc).map(output::tidy)).collect::<Result<_, _>>()?;
-    if let Some(text) =
-        output::data(args.output.as_ref(), &output::list(items), ("virtualcluster/", ".metadata.name"))?
-    {
-        return Ok(Answer::text(text));
-    }
-    let mut answer = Answer::people(show::invalid(&configurations));
-    if found.is_empty() {
-        answer.note("No virtual clusters: apply a configuration of cells with `fleet vc apply -f FILE`.");
-        return Ok(answer);
-    }
-    if !answer.text.is_empty() {
-        answer.text.push('\n');
-    }
-    answer.text.push_str(&show::virtual_clusters(&found, args.output.is_some()));
-    Ok(answer)
+    listing::run(&args.listing, async || {
+        let _progress = Progress::start("asking the hub");
+        let (mut found, configurations) =
+            tokio::try_join!(cells::virtual_clusters(&hub.server), cells::configurations(&hub.server))?;
+        let known: Vec<String> = found.iter().map(|vc| vc.spec.name.clone()).collect();
+        if let Some(wrong) = args.names.iter().find(|name| !known.contains(name)) {
+            let allowed = if known.is_empty() {
+                "none, there are no virtual clusters".into()
+            } else {
+                known.join(", ")
+            };
+            bail!("virtual cluster: found {wrong:?}; allowed: {allowed}");
+        }
+        found.retain(|vc| args.names.is_empty() || args.names.contains(&vc.spec.name));
+        let mut list = show::virtual_clusters(&found, args.listing.is_wide())?;
+        list.before = show::invalid(&configurations);
+        Ok(list)
+    })
+    .await
 }
 
 async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    let standing = Standing::read(&hub.server).await?;
-    let Some(picture) = standing.picture(Timestamp::now())? else {
-        let mut answer = Answer::people(show::invalid(&standing.configurations));
-        answer.note("No cells: apply a configuration with `fleet vc apply -f FILE`.");
-        return Ok(answer);
-    };
-    let detail = if args.all { tree::Detail::Every } else { tree::Detail::Folded };
-    let rows = match &args.vc {
-        None => tree::physical(&picture, detail),
-        Some(vc) => tree::of_virtual_cluster(&picture, vc, detail).with_context(|| {
-            let known: Vec<&str> = picture.cells.virtual_clusters().collect();
-            format!("--vc: found {vc:?}; allowed: {}", known.join(", "))
-        })?,
-    };
-    if let Some(text) = output::data(args.output.as_ref(), &json!({"items": rows}), ("", ".address"))? {
-        return Ok(Answer::text(text));
-    }
-    let mut answer = Answer::people(show::invalid(&standing.configurations));
-    if !answer.text.is_empty() {
-        answer.text.push('\n');
-    }
-    answer.text.push_str(&show::tree(&rows, args.vc.is_some()));
-    for lost in &picture.lost {
-        answer.note(format!(
-            "note: job {} runs on devices that are no longer its cells",
-            picture.job(&lost.group)
-        ));
-    }
-    Ok(answer)
+    listing::run(&args.listing, async || {
+        let _progress = Progress::start("asking the hub");
+        let standing = Standing::read(&hub.server).await?;
+        let names = Names::of(&args.listing);
+        let picture = standing.picture(Timestamp::now())?;
+        let detail = if args.all { tree::Detail::Every } else { tree::Detail::Folded };
+        let rows = match (&picture, &args.vc) {
+            (None, _) => Vec::new(),
+            (Some(picture), None) => tree::physical(picture, detail),
+            (Some(picture), Some(vc)) => {
+                tree::of_virtual_cluster(picture, vc, detail).with_context(|| {
+                    let known: Vec<&str> = picture.cells.virtual_clusters().collect();
+                    format!("--vc: found {vc:?}; allowed: {}", known.join(", "))
+                })?
+            }
+        };
+        let mut list = show::tree(&rows, args.vc.is_some(), names)?;
+        list.before = show::invalid(&standing.configurations);
+        if let Some(picture) = &picture {
+            let lost = picture.lost.iter().map(|lost| picture.job(&lost.group));
+            list.notes.extend(
+                lost.map(|job| format!("note: job {job} runs on devices that are no longer its cells")),
+            );
+        }
+        Ok(list)
+    })
+    .await
 }
 
 /// The class of a job by its label.

@@ -10,7 +10,10 @@ use fleet_openpai::cells::{
 };
 use kube::ResourceExt;
 
-use crate::table::Table;
+use crate::{
+    listing::{List, Names},
+    table::Table,
+};
 
 /// Nodes and jobs named in one line; the others are counted.
 const NAMED: usize = 8;
@@ -113,13 +116,18 @@ pub fn invalid(configurations: &[CellConfiguration]) -> String {
 }
 
 /// As `kubectl get virtualclusters` prints them; wide adds cells and classes.
-pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> String {
+///
+/// # Errors
+/// An object cannot be serialized.
+pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> anyhow::Result<List> {
     let mut headers =
         vec!["Name", "Allocation", "Memory", "CPU", "GPU", "Bad", "Lent", "Borrowed", "Waiting", "Running"];
     if wide {
         headers.extend(["Cells", "Jobs", "Who may use it"]);
     }
-    let mut table = Table::new(&headers);
+    let mut list = List::of_objects(&headers, "virtualcluster/");
+    list.nothing =
+        "No virtual clusters: apply a configuration of cells with `fleet vc apply -f FILE`.".to_string();
     for vc in found {
         let status = vc.status.clone().unwrap_or_default();
         let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
@@ -146,9 +154,9 @@ pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> String {
                 .map(|jobs| format!("{} {} waiting, {} running", jobs.class, jobs.waiting, jobs.running));
             cells.extend([joined(promised), joined(jobs), who_may(vc.spec.access.as_ref())]);
         }
-        table.rows.push(cells);
+        list.row(vc, cells)?;
     }
-    table.print()
+    Ok(list)
 }
 
 fn joined(parts: impl Iterator<Item = String>) -> String {
@@ -157,23 +165,31 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
 }
 
 /// The tree of cells; for a virtual cluster with the physical cell of each.
-pub fn tree(rows: &[Row], of_virtual_cluster: bool) -> String {
+///
+/// # Errors
+/// A cell cannot be serialized.
+pub fn tree(rows: &[Row], of_virtual_cluster: bool, names: Names) -> anyhow::Result<List> {
     let where_ = if of_virtual_cluster { "Stands on" } else { "VC" };
-    let mut table = Table::new(&["Cell", "Used", where_, "Job"]);
+    let mut list = List::of_items(&["Cell", "Used", where_, "Job"], ("", ".address"));
+    list.nothing = "No cells: apply a configuration with `fleet vc apply -f FILE`.".to_string();
     for row in rows {
         let bad = if row.healthiness == "Bad" { " Bad" } else { "" };
         let owner = match of_virtual_cluster {
             true => row.stands_for.clone(),
             false => row.virtual_clusters.join(","),
         };
-        table.row([
-            format!("{}{} {}", "  ".repeat(row.depth), row.cell_type, row.name),
+        let cells = [
+            match names {
+                Names::Tree => format!("{}{} {}", "  ".repeat(row.depth), row.cell_type, row.name),
+                Names::Paths => format!("{} {}", row.cell_type, row.address),
+            },
             format!("{}/{}{bad}", row.used, row.leaves),
             if owner.is_empty() { "-".to_string() } else { owner },
             jobs(row),
-        ]);
+        ];
+        list.row(row, cells.to_vec())?;
     }
-    table.print()
+    Ok(list)
 }
 
 /// Jobs on a cell. For a whole tree the lines of its cells have them.

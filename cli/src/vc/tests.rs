@@ -6,6 +6,7 @@ use fleet_openpai::cells::{
 use serde_json::json;
 
 use super::{explain, show};
+use crate::listing::Names;
 
 #[test]
 fn a_difference_names_cells_and_jobs() {
@@ -50,7 +51,7 @@ fn virtual_clusters_and_their_trees_are_tables() {
             "cells": [{"chain": "POOL", "cellType": "NODE", "guaranteed": 2, "used": 1, "bad": 1}],
             "jobs": [{"class": "prod", "waiting": 0, "running": 1}]}}))
     .expect("a virtual cluster");
-    let text = show::virtual_clusters(std::slice::from_ref(&vc), true);
+    let text = show::virtual_clusters(std::slice::from_ref(&vc), true).expect("a list").print();
     for wanted in ["VC1", "50%", "4Gi/8Gi", "1/2", "NODE 1/2 (1 bad)", "prod 0 waiting, 1 running"] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
@@ -71,7 +72,7 @@ fn virtual_clusters_and_their_trees_are_tables() {
         jobs: vec![occupant],
         ..Row::default()
     };
-    let text = show::tree(&[row], false);
+    let text = show::tree(&[row], false, Names::Tree).expect("a list").print();
     assert!(text.contains("  NODE a-0") && text.contains("2/2 Bad"), "{text}");
     assert!(text.contains("default/job-3 (vc1, prod)"), "{text}");
 }

@@ -2,11 +2,15 @@
 
 use serde_json::Value;
 
-use super::{
-    EMPTY, Kind, columns, day, get, known, list, manifests, name, namespace, number, object_namespace, text,
-};
+use super::{Kind, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text};
 use crate::args::volcano::FlowCommand;
-use crate::{answer::Answer, connect::Hub, output};
+use crate::{
+    answer::Answer,
+    columns,
+    connect::Hub,
+    listing::{self, List},
+    output,
+};
 
 const API_VERSION: &str = "flow.volcano.sh/v1alpha1";
 
@@ -38,13 +42,12 @@ async fn run(hub: &Hub, kind: Kind, word: &str, command: &FlowCommand) -> anyhow
             Ok(answer)
         }
         FlowCommand::List(args) => {
-            let one = Some(namespace(hub, &args.scope)).filter(|_| !args.all_namespaces);
-            let found = list(hub, kind, one).await?;
-            Ok(Answer::text(if found.is_empty() { EMPTY.to_owned() } else { table(&found, word) }))
+            let one = args.namespaces.one(&hub.namespace);
+            listing::run(&args.listing, async || rows(&list(hub, kind, one).await?, word)).await
         }
         FlowCommand::Get(args) => {
             let found = get(hub, kind, namespace(hub, &args.scope), &args.name).await?;
-            Ok(Answer::text(table(&[found], word)))
+            Ok(Answer::text(rows(&[found], word)?.print()))
         }
         FlowCommand::Describe(args) => {
             let found = get(hub, kind, namespace(hub, &args.scope), &args.name).await?;
@@ -58,40 +61,38 @@ async fn run(hub: &Hub, kind: Kind, word: &str, command: &FlowCommand) -> anyhow
     }
 }
 
-fn table(found: &[Value], word: &str) -> String {
+fn rows(found: &[Value], word: &str) -> anyhow::Result<List> {
     let mut columns: Vec<columns::Column> = vec![("Name", 0), ("Namespace", 0)];
     if word == "jobflow" {
         columns.extend([("Phase", 12), ("Pending", 10), ("Running", 10), ("Completed", 12), ("Failed", 10)]);
     }
     columns.push(("Creation", 0));
-    let rows: Vec<Vec<String>> = found
-        .iter()
-        .map(|object| {
-            let status = &object["status"];
-            let count = |field: &str| number(&Value::from(status[field].as_array().map_or(0, Vec::len)));
-            let mut row = vec![name(object).to_owned(), object_namespace(object).to_owned()];
-            if word == "jobflow" {
-                row.push(text(&status["state"]["phase"], "Pending").to_owned());
-                row.extend(["pendingJobs", "runningJobs", "completedJobs", "failedJobs"].map(count));
-            }
-            row.push(day(object));
-            row
-        })
-        .collect();
-    columns::print(&columns, &rows)
+    let prefix = if word == "jobflow" { "jobflow.flow.volcano.sh/" } else { "jobtemplate.flow.volcano.sh/" };
+    // Their column of the namespace is always there, and second.
+    table(prefix, &columns, false, found, |object| {
+        let status = &object["status"];
+        let count = |field: &str| number(&Value::from(status[field].as_array().map_or(0, Vec::len)));
+        let mut row = vec![name(object).to_owned(), object_namespace(object).to_owned()];
+        if word == "jobflow" {
+            row.push(text(&status["state"]["phase"], "Pending").to_owned());
+            row.extend(["pendingJobs", "runningJobs", "completedJobs", "failedJobs"].map(count));
+        }
+        row.push(day(object));
+        row
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::table;
+    use super::rows;
 
     #[test]
     fn flows_are_listed_with_their_jobs() {
         let flow = json!({"metadata": {"name": "test", "namespace": "default", "creationTimestamp": "2024-05-28T09:18:50Z"},
             "status": {"state": {"phase": "Running"}, "completedJobs": ["test-a"], "runningJobs": ["test-b", "test-c"]}});
-        insta::assert_snapshot!(table(&[flow], "jobflow"), @r"
+        insta::assert_snapshot!(rows(&[flow], "jobflow").expect("a list").print(), @r"
         Name   Namespace   Phase       Pending   Running   Completed   Failed    Creation
         test   default     Running     0         2         1           0         2024-05-28
         ");

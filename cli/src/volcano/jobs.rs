@@ -4,11 +4,18 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    COMMANDS, EMPTY, JOBS, columns, day, get, known, list, manifests, name, namespace, number,
-    object_namespace, text,
+    COMMANDS, JOBS, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text,
 };
 use crate::args::volcano::{JobCommand, ListArgs, NamedArgs, RunArgs};
-use crate::{age, answer::Answer, connect::Hub, output, server::Selectors};
+use crate::{
+    age,
+    answer::Answer,
+    columns,
+    connect::Hub,
+    listing::{self, List},
+    output,
+    server::Selectors,
+};
 
 const API_VERSION: &str = "batch.volcano.sh/v1alpha1";
 /// Its only task, when the job is not read from a file.
@@ -17,7 +24,7 @@ const TASK: &str = "task";
 pub async fn run(hub: &Hub, command: &JobCommand) -> anyhow::Result<Answer> {
     match command {
         JobCommand::Run(args) => create(hub, args).await,
-        JobCommand::List(args) => listing(hub, args).await,
+        JobCommand::List(args) => list_jobs(hub, args).await,
         JobCommand::View(args) => view(hub, args).await,
         JobCommand::Suspend(args) => tell(hub, args, "AbortJob", "suspend").await,
         JobCommand::Resume(args) => tell(hub, args, "ResumeJob", "resume").await,
@@ -80,23 +87,22 @@ fn simple(args: &RunArgs) -> Value {
     })
 }
 
-async fn listing(hub: &Hub, args: &ListArgs) -> anyhow::Result<Answer> {
-    let one = Some(namespace(hub, &args.scope)).filter(|_| !args.all_namespaces);
-    let jobs = list(hub, JOBS, one).await?;
-    let wanted = |job: &&Value| {
+async fn list_jobs(hub: &Hub, args: &ListArgs) -> anyhow::Result<Answer> {
+    let wanted = |job: &Value| {
         let spec = &job["spec"];
         args.scheduler.as_deref().is_none_or(|scheduler| text(&spec["schedulerName"], "volcano") == scheduler)
             && args.queue.as_deref().is_none_or(|queue| text(&spec["queue"], "default") == queue)
     };
-    let jobs: Vec<&Value> = jobs.iter().filter(wanted).collect();
-    if jobs.is_empty() {
-        return Ok(Answer::text(EMPTY));
-    }
-    Ok(Answer::text(table(&jobs, args.all_namespaces)))
+    listing::run(&args.listing, async || {
+        let mut jobs = list(hub, JOBS, args.namespaces.one(&hub.namespace)).await?;
+        jobs.retain(wanted);
+        rows(&jobs, args.namespaces.all_namespaces)
+    })
+    .await
 }
 
-fn table(jobs: &[&Value], with_namespace: bool) -> String {
-    let mut columns: Vec<columns::Column> = vec![
+fn rows(jobs: &[Value], all_namespaces: bool) -> anyhow::Result<List> {
+    let columns = [
         ("Name", 0),
         ("Creation", 15),
         ("Phase", 12),
@@ -110,41 +116,26 @@ fn table(jobs: &[&Value], with_namespace: bool) -> String {
         ("Unknown", 12),
         ("RetryCount", 10),
     ];
-    if with_namespace {
-        columns.insert(0, ("Namespace", 0));
-    }
-    let rows: Vec<Vec<String>> = jobs
-        .iter()
-        .map(|job| {
-            let (spec, status) = (&job["spec"], &job["status"]);
-            let replicas: i64 = spec["tasks"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|task| task["replicas"].as_i64().unwrap_or(1))
-                .sum();
-            let min = spec["minAvailable"].as_i64().or(status["minAvailable"].as_i64()).unwrap_or(replicas);
-            let mut row = vec![
-                name(job).to_owned(),
-                day(job),
-                text(&status["state"]["phase"], "").to_owned(),
-                text(&job["metadata"]["labels"]["volcano.sh/job-type"], "Batch").to_owned(),
-                replicas.to_string(),
-                min.to_string(),
-                number(&status["pending"]),
-                number(&status["running"]),
-                number(&status["succeeded"]),
-                number(&status["failed"]),
-                number(&status["unknown"]),
-                number(&status["retryCount"]),
-            ];
-            if with_namespace {
-                row.insert(0, object_namespace(job).to_owned());
-            }
-            row
-        })
-        .collect();
-    columns::print(&columns, &rows)
+    table("job.batch.volcano.sh/", &columns, all_namespaces, jobs, |job| {
+        let (spec, status) = (&job["spec"], &job["status"]);
+        let tasks = spec["tasks"].as_array().into_iter().flatten();
+        let replicas: i64 = tasks.map(|task| task["replicas"].as_i64().unwrap_or(1)).sum();
+        let min = spec["minAvailable"].as_i64().or(status["minAvailable"].as_i64()).unwrap_or(replicas);
+        vec![
+            name(job).to_owned(),
+            day(job),
+            text(&status["state"]["phase"], "").to_owned(),
+            text(&job["metadata"]["labels"]["volcano.sh/job-type"], "Batch").to_owned(),
+            replicas.to_string(),
+            min.to_string(),
+            number(&status["pending"]),
+            number(&status["running"]),
+            number(&status["succeeded"]),
+            number(&status["failed"]),
+            number(&status["unknown"]),
+            number(&status["retryCount"]),
+        ]
+    })
 }
 
 async fn view(hub: &Hub, args: &NamedArgs) -> anyhow::Result<Answer> {
@@ -240,12 +231,13 @@ mod tests {
     fn jobs_are_listed_in_the_columns_of_volcano() {
         let (one, mut two) = (job("lm-mpi-job", "Running"), job("b", "Pending"));
         two["metadata"]["labels"] = Value::Null;
-        insta::assert_snapshot!(table(&[&one, &two], false), @r"
+        let shown = |jobs: &[Value], all: bool| rows(jobs, all).expect("a list").print();
+        insta::assert_snapshot!(shown(&[one.clone(), two], false), @r"
         Name         Creation       Phase       JobType     Replicas    Min   Pending   Running   Succeeded   Failed    Unknown     RetryCount
         lm-mpi-job   2024-05-28     Running     MPI         4           4     0         3         1           0         0           0
         b            2024-05-28     Pending     Batch       4           4     0         3         1           0         0           0
         ");
-        assert!(table(&[&one], true).starts_with("Namespace   Name         Creation"));
+        assert!(shown(&[one], true).starts_with("Namespace   Name         Creation"));
     }
 
     #[test]

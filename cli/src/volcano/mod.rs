@@ -4,7 +4,6 @@
 //! They query the cluster of the kubeconfig: jobs are on a hub and in members, queues, PodGroups and flows in
 //! members only. Deliberately absent: validation of jobs; the API server's answers are passed on.
 
-mod columns;
 mod flows;
 mod jobs;
 mod pods;
@@ -15,10 +14,12 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::args::volcano::{Command, Scope};
+use crate::args::{Scope, volcano::Command};
 use crate::{
     answer::Answer,
+    columns,
     connect::Hub,
+    listing::{Layout, List},
     server::{AskError, Selectors},
 };
 
@@ -31,7 +32,7 @@ const FLOWS: Kind = Kind { group: "flow.volcano.sh/v1alpha1", plural: "jobflows"
 const TEMPLATES: Kind = Kind { group: "flow.volcano.sh/v1alpha1", plural: "jobtemplates", namespaced: true };
 
 /// Output of Volcano's program for an empty list.
-const EMPTY: &str = "No resources found\n";
+const EMPTY: &str = "No resources found";
 
 /// A kind of Volcano, with its API path.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +93,15 @@ async fn list(hub: &Hub, kind: Kind, namespace: Option<&str>) -> anyhow::Result<
 async fn listed(hub: &Hub, kind: Kind, path: &str, selectors: &Selectors) -> anyhow::Result<Vec<Value>> {
     let answer = hub.server.list(path, selectors, "application/json").await;
     let mut answer = answer.map_err(|error| known(hub, kind, error))?;
-    Ok(answer["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+    let item_kind = answer["kind"].as_str().and_then(|of| of.strip_suffix("List")).unwrap_or_default();
+    let (item_kind, api_version) = (Value::from(item_kind), answer["apiVersion"].take());
+    let mut items = answer["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    for item in &mut items {
+        // Items of a list lack both.
+        item["kind"] = item_kind.clone();
+        item["apiVersion"] = api_version.clone();
+    }
+    Ok(items)
 }
 
 async fn get(hub: &Hub, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<Value> {
@@ -139,6 +148,31 @@ fn manifests(file: &Path, api_version: &str, kind: &str) -> anyhow::Result<Vec<V
         bail!("{}: found nothing; allowed: {kind} of {api_version}", file.display());
     }
     Ok(all)
+}
+
+/// A list in Volcano's columns. With `all_namespaces` the first column is that of the namespace.
+fn table(
+    prefix: &'static str,
+    columns: &[columns::Column],
+    all_namespaces: bool,
+    objects: &[Value],
+    cells: impl Fn(&Value) -> Vec<String>,
+) -> anyhow::Result<List> {
+    let mut columns = columns.to_vec();
+    if all_namespaces {
+        columns.insert(0, ("Namespace", 0));
+    }
+    let headers: Vec<&'static str> = columns.iter().map(|(header, _)| *header).collect();
+    let mut list = List { aging: &["Age"], ..List::of_objects(&headers, prefix) };
+    (list.layout, list.nothing) = (Layout::Volcano(columns), EMPTY.to_owned());
+    for object in objects {
+        let mut row = cells(object);
+        if all_namespaces {
+            row.insert(0, object_namespace(object).to_owned());
+        }
+        list.row(object, row)?;
+    }
+    Ok(list)
 }
 
 fn name(object: &Value) -> &str {

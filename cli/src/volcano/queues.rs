@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{COMMANDS, EMPTY, QUEUES, columns, get, known, list, name, number, text};
+use super::{COMMANDS, QUEUES, get, known, list, name, number, table, text};
 use crate::args::volcano::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
-use crate::{answer::Answer, connect::Hub};
+use crate::{
+    answer::Answer,
+    connect::Hub,
+    listing::{self, List},
+};
 
 const API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
 /// Queues have no namespace; their Commands are in this one.
@@ -15,12 +19,9 @@ pub async fn run(hub: &Hub, command: &QueueCommand) -> anyhow::Result<Answer> {
         QueueCommand::Create(args) => create(hub, args).await,
         QueueCommand::Get(args) => {
             let queue = get(hub, QUEUES, "", &args.name).await?;
-            Ok(Answer::text(table(&[queue])))
+            Ok(Answer::text(rows(&[queue])?.print()))
         }
-        QueueCommand::List => {
-            let queues = list(hub, QUEUES, None).await?;
-            Ok(Answer::text(if queues.is_empty() { EMPTY.to_owned() } else { table(&queues) }))
-        }
+        QueueCommand::List(how) => listing::run(how, async || rows(&list(hub, QUEUES, None).await?)).await,
         QueueCommand::Operate(args) => operate(hub, args).await,
         QueueCommand::Delete(args) => {
             hub.server.delete(&QUEUES.object("", &args.name)).await?;
@@ -96,7 +97,7 @@ pub(super) fn command(object: &Value, api_version: &str, kind: &str, namespace: 
     })
 }
 
-fn table(queues: &[Value]) -> String {
+fn rows(queues: &[Value]) -> anyhow::Result<List> {
     let columns = [
         ("Name", 25),
         ("Weight", 8),
@@ -108,24 +109,20 @@ fn table(queues: &[Value]) -> String {
         ("Unknown", 8),
         ("Completed", 8),
     ];
-    let rows: Vec<Vec<String>> = queues
-        .iter()
-        .map(|queue| {
-            let (spec, status) = (&queue["spec"], &queue["status"]);
-            vec![
-                name(queue).to_owned(),
-                spec["weight"].as_i64().unwrap_or(1).to_string(),
-                text(&status["state"], "Open").to_owned(),
-                text(&spec["parent"], if name(queue) == "root" { "" } else { "root" }).to_owned(),
-                number(&status["inqueue"]),
-                number(&status["pending"]),
-                number(&status["running"]),
-                number(&status["unknown"]),
-                number(&status["completed"]),
-            ]
-        })
-        .collect();
-    columns::print(&columns, &rows)
+    table("queue.scheduling.volcano.sh/", &columns, false, queues, |queue| {
+        let (spec, status) = (&queue["spec"], &queue["status"]);
+        vec![
+            name(queue).to_owned(),
+            spec["weight"].as_i64().unwrap_or(1).to_string(),
+            text(&status["state"], "Open").to_owned(),
+            text(&spec["parent"], if name(queue) == "root" { "" } else { "root" }).to_owned(),
+            number(&status["inqueue"]),
+            number(&status["pending"]),
+            number(&status["running"]),
+            number(&status["unknown"]),
+            number(&status["completed"]),
+        ]
+    })
 }
 
 #[cfg(test)]
@@ -138,7 +135,7 @@ mod tests {
             json!({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open", "running": 2}}),
             json!({"metadata": {"name": "research"}, "spec": {"weight": 3, "parent": "eng"}, "status": {"state": "Closing"}}),
         ];
-        insta::assert_snapshot!(table(&queues), @r"
+        insta::assert_snapshot!(rows(&queues).expect("a list").print(), @r"
         Name                     Weight  State   Parent  Inqueue Pending Running Unknown Completed
         default                  1       Open    root    0       0       2       0       0
         research                 3       Closing eng     0       0       0       0       0
