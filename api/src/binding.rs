@@ -82,6 +82,10 @@ pub struct ResourceBindingSpec {
     /// cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<CellBinding>,
+    /// Path of the leaf of the quota tree in which the run was admitted. Its use counts there until the run has ended,
+    /// also when its labels change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
 }
 
 impl ResourceBindingSpec {

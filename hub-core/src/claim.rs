@@ -118,6 +118,7 @@ fn desired_spec(
         clusters: Vec::new(),
         epoch: 0,
         cells: None,
+        queue: None,
     };
     serde_json::to_value(desired).unwrap_or_default()
 }

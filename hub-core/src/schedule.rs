@@ -219,8 +219,9 @@ impl Scheduler {
                 Some(ReservationPhase::Reserved) if current => {
                     self.silence.answered(key, cluster, now);
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
-                        let cells = self.cell_binding(key);
-                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), cells, now)];
+                        let (cells, queue) = (self.cell_binding(key), world.leaves.get(key));
+                        let target = whole(&reservation.spec.components, &cluster);
+                        return vec![bind(entry, target, cells, queue, now)];
                     }
                 }
                 None if current && !lost => {
@@ -287,7 +288,8 @@ impl Scheduler {
         match spread::targets(self.planner.rooms(), entry, &leaving) {
             Ok(targets) => {
                 self.plain.remove(key);
-                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, None, now))
+                (targets != entry.object.spec.clusters)
+                    .then(|| bind(entry, targets, None, world.leaves.get(key), now))
             }
             Err(waiting) => {
                 // A drain removes it even if no other cluster admits it.

@@ -42,8 +42,8 @@ pub struct Job {
     pub shape: Arc<JobShape>,
     /// The job's labels among [`fleet_quota::QUOTA_LABELS`].
     pub quota_labels: BTreeMap<String, String>,
-    /// Path of the leaf in which it was admitted, from its QueueUnit. Its use is counted there if the tree no
-    /// longer has a leaf for it. Only for jobs that hold quota.
+    /// Path of the leaf in which it was admitted. Its use is counted there, also if its labels name another or the
+    /// tree no longer has a leaf for it. Only for jobs that hold quota and are bound.
     pub last_leaf: Option<String>,
     /// Whether it waits in a queue of the quota tree. Otherwise it is placed as soon as a cluster can hold
     /// it; its use counts anyway.

@@ -141,7 +141,7 @@ pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp)
 
 /// Clears the target by compare-and-swap; the epoch stays, and the next bind raises it.
 fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
-    let mut spec = json!({"clusters": null, "cells": null});
+    let mut spec = json!({"clusters": null, "cells": null, "queue": null});
     if entry.has_left_queue() || world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
         spec["suspension"] = json!({"scheduling": true});
     }

@@ -64,13 +64,11 @@ impl Scheduler {
             Stand::Waits => cells,
             Stand::Holds(held) => planner::as_admitted(cells, held),
         };
-        let last_leaf = match stand {
-            Stand::Waits => None,
-            Stand::Holds(_) => {
-                let unit = world.units.get(&(key.0.clone(), entry.unit_name()));
-                unit.and_then(|unit| unit.spec.queue.clone())
-            }
-        };
+        // Before it is bound, a job counts where it asks: its unit may still name the leaf of an earlier run. Bindings of
+        // earlier releases name no leaf.
+        let unit = || world.units.get(&(key.0.clone(), entry.unit_name()))?.spec.queue.clone();
+        let holds = stand != Stand::Waits && entry.is_bound();
+        let last_leaf = holds.then(|| entry.object.spec.queue.clone().or_else(unit)).flatten();
         let run = entry.object.status.as_ref().and_then(|status| status.run.as_ref());
         let run = run.filter(|run| run.epoch == entry.object.spec.epoch);
         Some(Job {

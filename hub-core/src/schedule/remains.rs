@@ -1,4 +1,4 @@
-//! Runs that are over for the hub but may still run in a member: their binding is gone (the object was
+//! Runs, and Deployments, that are over for the hub but may still run in a member: their binding is gone (the object was
 //! deleted, and garbage collection deleted the binding), or it has moved and the policy keeps the old run.
 //!
 //! Each such Work counts as a job of its own until the member has removed it or reports that its pods have
@@ -12,7 +12,7 @@ use fleet_api::{
     cell_places::{CellGroup, LazilyPreempted},
     convert,
 };
-use fleet_policies::spec::Placement;
+use fleet_policies::{WorkloadKind, spec::Placement};
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
 use kube_core::ResourceExt;
@@ -58,7 +58,8 @@ impl Scheduler {
     fn remaining(&mut self, world: &World, key: &Key, cluster: &str, work: &Work) -> Option<Job> {
         let manifest = work.spec.workload.manifests.first()?;
         let text = |field: &str| manifest[field].as_str().unwrap_or_default();
-        let kind = kinds::known(text("apiVersion"), text("kind")).filter(|kind| kind.workload().is_job())?;
+        let kind = kinds::known(text("apiVersion"), text("kind"))
+            .filter(|kind| kind.workload() != WorkloadKind::Other)?;
         let components = asked::of_manifest(&kind, manifest).ok()?;
         let labels: BTreeMap<String, String> = QUOTA_LABELS
             .iter()
@@ -137,7 +138,10 @@ fn without_promise(group: &CellGroup, mark: &str) -> CellGroup {
 /// Whether a Work is of a run that its binding does not count itself and that may be alive.
 fn remains(world: &World, entry: Option<&BindingEntry>, cluster: &str, work: &Work) -> bool {
     if let Some(entry) = entry.filter(|entry| entry.uid() == work.spec.binding.uid) {
-        let present = entry.is_bound() && work.spec.epoch == entry.object.spec.epoch;
+        // A Deployment keeps its Work in a cluster that a new target still names.
+        let is_named = || entry.object.spec.clusters.iter().any(|target| target.name == cluster);
+        let is_current = work.spec.epoch == entry.object.spec.epoch || !entry.is_gang() && is_named();
+        let present = entry.is_bound() && is_current;
         if present || dispatch::is_left_behind(world, entry, cluster, work) {
             return false;
         }

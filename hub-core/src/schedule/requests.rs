@@ -66,11 +66,12 @@ pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluste
 }
 
 /// Sets the targets and raises the epoch in one compare-and-swap. It tests the epoch and the binding that was
-/// planned for, because an edit meanwhile may change the requests.
+/// planned for, because an edit meanwhile may change the requests. `queue` is the leaf that admitted it.
 pub(super) fn bind(
     entry: &BindingEntry,
     targets: Vec<TargetCluster>,
     cells: Option<CellBinding>,
+    queue: Option<&String>,
     now: Timestamp,
 ) -> Write {
     let spec = &entry.object.spec;
@@ -83,6 +84,13 @@ pub(super) fn bind(
     ];
     if let Some(cells) = cells {
         operations.push(json!({"op": "add", "path": "/spec/cells", "value": cells}));
+    }
+    match (queue, &spec.queue) {
+        (Some(leaf), known) if known.as_ref() != Some(leaf) => {
+            operations.push(json!({"op": "add", "path": "/spec/queue", "value": leaf}));
+        }
+        (None, Some(_)) => operations.push(json!({"op": "remove", "path": "/spec/queue"})),
+        _ => {}
     }
     if entry.is_suspended() {
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));

@@ -355,3 +355,59 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
     stage.pass();
     assert!(is_open(&stage));
 }
+
+/// The unit of an earlier run still names its leaf for a moment.
+#[test]
+fn a_job_counts_in_the_leaf_that_admitted_its_run() {
+    let mut stage = Stage::new();
+    let leaf = |name: &str, namespace: &str| fleet_quota::NodeSpec {
+        name: name.to_string(),
+        namespaces: vec![namespace.to_string()],
+        ..Default::default()
+    };
+    let root = fleet_quota::NodeSpec {
+        name: "root".to_string(),
+        children: vec![leaf("a", "default"), leaf("b", "other")],
+        ..Default::default()
+    };
+    let (tree, _) = QuotaTree::build(&root).expect("a tree");
+    stage.scheduler.set_tree(Some(Arc::new(tree)), None, &mut stage.world, &stage.intents, stage.now);
+    stage.submit("first");
+    let entry = &stage.world.bindings[&key("first")];
+    let unit = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
+        "metadata": {"namespace": "default", "name": entry.unit_name(), "uid": "u"},
+        "spec": {"queue": "root/b", "consumerRef": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "first"}}});
+    stage.observe(Observation::Unit(Change::Apply(read(unit))));
+    let asked = stage.pass();
+    let place =
+        stage.reserved(asked.iter().find(|write| write.target == Target::Reservation).expect("places"));
+    stage.look("first");
+    assert_eq!(stage.world.leaves[&key("first")], "root/a", "{place:?}");
+    let writes = stage.scheduler.answers(&stage.world, &key("first"), stage.now);
+    let Verb::Patch(operations) = &writes[0].verb else { panic!("{writes:?}") };
+    let leaf = operations.as_array().unwrap().iter().find(|operation| operation["path"] == "/spec/queue");
+    assert_eq!(leaf.expect("a leaf")["value"], "root/a");
+}
+
+/// Its object was deleted while its cluster is away: its pods still run.
+#[test]
+fn a_deleted_deployment_counts_until_its_work_is_gone() {
+    let mut stage = Stage::new();
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}}});
+    let work: fleet_api::Work = read(json!({"apiVersion": API, "kind": "Work",
+        "metadata": {"namespace": "fleet-m", "name": "web-deployment-1", "uid": "w", "deletionTimestamp": "1970-01-01T00:00:00Z"},
+        "spec": {"binding": {"namespace": "default", "name": "web-deployment", "uid": "gone"}, "epoch": 1,
+            "workload": {"manifests": [deployment]}}}));
+    stage.observe(Observation::Work(Change::Apply(work.clone())));
+    let key = ("default".to_string(), "web-deployment".to_string());
+    stage.scheduler.look(&mut stage.world, &stage.intents, &key, stage.now);
+    let left = stage.scheduler.remains[&key].first().expect("it counts").clone();
+    assert!(stage.scheduler.planner().job(&left).is_some(), "{left}");
+    stage.observe(Observation::Work(Change::Delete(work)));
+    stage.scheduler.look(&mut stage.world, &stage.intents, &key, stage.now);
+    assert!(stage.scheduler.remains.is_empty() && stage.scheduler.planner().job(&left).is_none());
+}
