@@ -446,6 +446,9 @@ impl Process {
         if writes.is_empty() {
             writes.extend(self.scheduler.spread(&mut self.world, &key, now));
         }
+        if writes.is_empty() {
+            writes.extend(self.scheduler.regroup_again(&self.world, &key, now));
+        }
         self.send(lane, writes);
     }
 

@@ -247,6 +247,20 @@ impl Scheduler {
         writes
     }
 
+    /// What of [`Self::regroup`] was refused and is still to be written.
+    pub fn regroup_again(&self, world: &World, key: &Key, now: Timestamp) -> Vec<Write> {
+        let Some(entry) = world.bindings.get(key).filter(|entry| entry.is_bound() && !entry.is_finished())
+        else {
+            return Vec::new();
+        };
+        match (&entry.object.spec.cells, entry.object.spec.clusters.first()) {
+            (Some(_), Some(target)) if !self.planner.cell_groups(&job_id(key)).is_empty() => {
+                self.regroup(world, key, &target.name, now)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The job's cells in the form of its binding.
     pub(super) fn cell_binding(&self, key: &Key) -> Option<CellBinding> {
         let bound = self.planner.bound_groups(&job_id(key));

@@ -411,3 +411,23 @@ fn a_deleted_deployment_counts_until_its_work_is_gone() {
     stage.scheduler.look(&mut stage.world, &stage.intents, &key, stage.now);
     assert!(stage.scheduler.remains.is_empty() && stage.scheduler.planner().job(&left).is_none());
 }
+
+#[test]
+fn cells_whose_write_was_refused_are_written_again() {
+    let mut stage = Stage::new();
+    stage.submit("first");
+    let asked = only(stage.pass());
+    stage.start("first", &asked);
+    let mut binding = stage.world.bindings[&key("first")].object.clone();
+    binding.spec.cells = Some(read(json!({"groups": []})));
+    stage.observe(Observation::Binding(Change::Apply(binding.clone())));
+    stage.look("first");
+    let again = |stage: &Stage| stage.scheduler.regroup_again(&stage.world, &key("first"), stage.now);
+    let write = only(again(&stage));
+    let Verb::Merge(patch) = &write.verb else { panic!("{write:?}") };
+    assert_eq!(write.target, Target::Binding);
+    binding.spec.cells = Some(read(patch["spec"]["cells"].clone()));
+    stage.observe(Observation::Binding(Change::Apply(binding)));
+    stage.look("first");
+    assert!(again(&stage).is_empty());
+}
