@@ -11,6 +11,7 @@ mod failover;
 mod gangs;
 mod jobs;
 mod kill_nine;
+mod kubectl_waits;
 mod metrics;
 mod pai;
 mod placement;
