@@ -160,11 +160,11 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Create(body))
 }
 
-/// Applies changes of the object or its policy. The scheduler's target, epoch and lifted suspension stay.
+/// Applies changes of the object or its policy. The scheduler's target, epoch, leaf and lifted suspension stay.
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
-    for placed in ["clusters", "cells"] {
+    for placed in ["clusters", "cells", "queue"] {
         if let Some(value) = known.get(placed) {
             desired[placed] = value.clone();
         }

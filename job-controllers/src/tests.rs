@@ -336,3 +336,32 @@ async fn pods_that_the_server_refuses_are_told_on_the_job() {
     };
     fixture.wait(&jobs, "a", "silent again", silent).await;
 }
+
+#[tokio::test]
+async fn a_deployment_says_that_its_pods_are_refused() {
+    let fixture = start(&[JobController::Deployment]).await;
+    let mut template = template();
+    template["metadata"]["labels"] = json!({"app": "d"});
+    template["spec"]["priorityClassName"] = json!("nosuch");
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": template}});
+    submit(&fixture, deployment).await;
+    let deployments = fixture.of_member("deployments");
+    let failure = |deployment: &kube::api::DynamicObject| {
+        let conditions = deployment.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == "ReplicaFailure")
+    };
+    let told =
+        |deployment: Option<&kube::api::DynamicObject>| deployment.is_some_and(|d| failure(d).is_some());
+    let found = fixture.wait(&deployments, "d", "told", told).await.unwrap();
+    let failure = failure(&found).unwrap();
+    assert_eq!((&failure["status"], &failure["reason"]), (&json!("True"), &json!("FailedCreate")));
+    assert!(failure["message"].as_str().unwrap().contains("nosuch"), "{failure}");
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "nosuch"},
+        "value": 1});
+    fixture.create(&fixture.member, "scheduling.k8s.io", "v1", "priorityclasses", class).await;
+    let silent = |deployment: Option<&kube::api::DynamicObject>| {
+        deployment.is_some_and(|d| !d.data["status"]["conditions"].to_string().contains("FailedCreate"))
+    };
+    fixture.wait(&deployments, "d", "silent again", silent).await;
+}

@@ -85,7 +85,7 @@ reasons! {
     BehindHead: "The job at the head of the queue blocks it until it can start.",
     Claimed: "Capacity is reserved for a wide job that others have passed.",
     ClaimGivenUp: "The job's reservation of capacity was given up: its start could not be predicted.",
-    VictimProtected: "A possible victim was preempted before and cannot be preempted again yet.",
+    VictimProtected: "A possible victim is protected and cannot be preempted yet.",
     WaitingForVictims: "The victims of the job's preemption are terminating.",
     Preempted: "The job was preempted and waits again.",
     Backoff: "The job was refused recently and backs off.",

@@ -81,12 +81,15 @@ pub(crate) fn plan_deployment(
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
-    let old = super::status::find(&status, "Available");
-    if old.is_none_or(|old| old["status"] != value) {
-        let now = super::rfc3339(now);
-        status["conditions"] = json!([{"type": "Available", "status": value, "reason": reason, "message": message,
-            "lastUpdateTime": now, "lastTransitionTime": now}]);
-    }
+    let old = super::status::find(&status, "Available").filter(|old| old["status"] == value).cloned();
+    let now = super::rfc3339(now);
+    let available = old.unwrap_or_else(|| {
+        json!({"type": "Available", "status": value, "reason": reason, "message": message,
+            "lastUpdateTime": now, "lastTransitionTime": now})
+    });
+    // Pods that the server refuses, in its words.
+    let failure = replica_sets.iter().find_map(|set| super::status::find(&set.status, "ReplicaFailure"));
+    status["conditions"] = std::iter::once(available).chain(failure.cloned()).collect();
     plan.set_status(deployment, status);
     (plan, scale)
 }
