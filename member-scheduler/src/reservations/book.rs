@@ -44,6 +44,8 @@ pub(crate) struct Book {
     permits: Permits,
     /// Holds of present jobs that have lost their places.
     placeless: BTreeSet<String>,
+    /// Changes of cells that could not be held yet, by reservation: what the hub asks for now.
+    unmet: BTreeMap<String, Arc<ReservationSpec>>,
 }
 
 impl Book {
@@ -122,9 +124,8 @@ impl Book {
             return self.insert(&name, entry);
         };
         if entry.hub_uid.as_ref() == Some(&uid) {
-            if entry.spec.cells != reservation.spec.cells && matches!(entry.verdict, Verdict::Held(_)) {
-                cells::change(entry, &name, &reservation.spec, state);
-                self.due.insert(name);
+            if matches!(entry.verdict, Verdict::Held(_)) {
+                self.change_cells(&name, Arc::new(reservation.spec.clone()), state);
             }
             return;
         }
@@ -133,10 +134,9 @@ impl Book {
             if entry.spec.cell_nodes.is_empty() {
                 self.heard.insert(name.clone());
             }
-            if entry.spec.cells != reservation.spec.cells {
-                cells::change(entry, &name, &reservation.spec, state);
-            }
+            self.change_cells(&name, Arc::new(reservation.spec.clone()), state);
         }
+        let Some(entry) = self.entries.get_mut(&name) else { return };
         let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
         entry.hub_uid = Some(uid);
         entry.answered = reservation.status.clone();
@@ -146,6 +146,26 @@ impl Book {
             self.asked.push_back(name.clone());
         }
         self.due.insert(name);
+    }
+
+    /// The hub asks for these cells of a running job. What cannot be held now is tried again in each round, until the hub
+    /// asks for something else or the run is over.
+    fn change_cells(&mut self, name: &str, spec: Arc<ReservationSpec>, state: &mut MemberState) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        self.unmet.remove(name);
+        if entry.spec.cells == spec.cells {
+            // An earlier change was taken back.
+            if cells::settle(entry) {
+                self.due.insert(name.to_owned());
+            }
+            return;
+        }
+        if cells::change(entry, name, &spec, state) {
+            self.due.insert(name.to_owned());
+        }
+        if entry.spec.cells != spec.cells {
+            self.unmet.insert(name.to_owned(), spec);
+        }
     }
 
     /// A copy was seen in the member. If it is unknown here, its request arrived after the sender had given
@@ -273,8 +293,15 @@ impl Book {
         }
     }
 
-    /// Updates the answers about cells: nodes that have turned good or bad, and pods that have ended.
+    /// Updates the answers about cells: changes that can be held now, nodes that have turned good or bad, and pods that
+    /// have ended.
     pub fn look_at_cells(&mut self, state: &mut MemberState) {
+        for (name, spec) in std::mem::take(&mut self.unmet) {
+            let is_held = |entry: &ReservationEntry| matches!(entry.verdict, Verdict::Held(_));
+            if self.entries.get(&name).is_some_and(is_held) {
+                self.change_cells(&name, spec, state);
+            }
+        }
         for name in state.take_cells_changed() {
             if let Some(entry) = self.entries.get_mut(&name)
                 && cells::refresh(entry, &name, state)

@@ -96,15 +96,15 @@ pub(super) fn aside(
 }
 
 /// The hub has changed the cells of a running job: more cells, or fewer after pods have ended. Cells that
-/// cannot be provided are not held, and the answer names them; held cells stay.
+/// cannot be provided are not held, and the answer names them; held cells stay. Returns whether the answer changed.
 pub(super) fn change(
     entry: &mut ReservationEntry,
     name: &str,
     spec: &ReservationSpec,
     state: &mut MemberState,
-) {
-    let Verdict::Held(status) = &mut entry.verdict else { return };
-    let Ok(gang) = convert::gang(&spec.components) else { return };
+) -> bool {
+    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let Ok(gang) = convert::gang(&spec.components) else { return false };
     match cells::places(spec, &gang, name, state) {
         Ok(mut nodes) => {
             // Pods without cells stay where they are.
@@ -121,12 +121,32 @@ pub(super) fn change(
             status.vacated = state.vacated_of(name, spec);
             // The copy contains the spec, so it is written again.
             entry.copy = CopyState::Maybe;
+            true
         }
         Err(why) => {
-            status.message = Some(format!("the change was refused: {}", why.message));
-            status.bad_nodes = why.bad.into_iter().collect();
+            let message = Some(format!("{REFUSED_CHANGE}{}", why.message));
+            let bad_nodes = why.bad.into_iter().collect();
+            let changed = status.message != message || status.bad_nodes != bad_nodes;
+            status.message = message;
+            status.bad_nodes = bad_nodes;
+            changed
         }
     }
+}
+
+/// Begins the message about a change that is not held.
+const REFUSED_CHANGE: &str = "the change was refused: ";
+
+/// The hub asks for what is held: no earlier change of it is open. Returns whether the answer changed.
+pub(super) fn settle(entry: &mut ReservationEntry) -> bool {
+    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let Ok(gang) = convert::gang(&entry.spec.components) else { return false };
+    if !status.message.as_ref().is_some_and(|message| message.starts_with(REFUSED_CHANGE)) {
+        return false;
+    }
+    status.message = Some(held_message(&gang, &status.nodes));
+    status.bad_nodes.clear();
+    true
 }
 
 /// Updates the answer to the state of nodes and pods; returns whether it changed.
@@ -234,6 +254,29 @@ mod tests {
         book.apply(&job, &mut state);
         let refused = "the change was refused: node n3: the member has no such node";
         assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\", \"n1\"] bad [\"n3\"]: {refused}"));
+        // The hub takes the change back.
+        job.spec.cells = cells(&["1 n2 0", "2 n1 0"]);
+        book.apply(&job, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
+    }
+
+    #[test]
+    fn a_change_that_was_refused_is_held_when_its_cells_come_free() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        let mut job = asked("r", "u", &["w 2 1"], &["1 n2 0"]);
+        book.apply(&job, &mut state);
+        book.apply(&asked("other", "v", &["w 1 1"], &["0 n1 0"]), &mut state);
+        plan(&mut book, &mut state);
+        job.spec.cells = cells(&["1 n2 0", "0 n1 0"]);
+        book.apply(&job, &mut state);
+        let refused = "the change was refused: node n1: leaf cell 0 is held by reservation other";
+        assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
+        book.look_at_cells(&mut state);
+        assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
+        // The hub writes nothing more; the other run ends.
+        book.remove("other", &mut state);
+        book.look_at_cells(&mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
     }
 
     #[test]
