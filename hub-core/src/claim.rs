@@ -160,7 +160,8 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Create(body))
 }
 
-/// Applies changes of the object or its policy. The scheduler's target, epoch, leaf and lifted suspension stay.
+/// Applies changes of the object or its policy. The scheduler's target, epoch and leaf stay, and whether a bound run waited in
+/// a queue; the next run waits as its policy says then.
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
@@ -169,14 +170,8 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
             desired[placed] = value.clone();
         }
     }
-    let was_scheduled = entry.object.spec.epoch > 0;
-    if was_scheduled {
-        match known.get("suspension") {
-            Some(suspension) => desired["suspension"] = suspension.clone(),
-            None => {
-                desired.as_object_mut()?.remove("suspension");
-            }
-        }
+    if entry.is_bound() {
+        settle_queueing(&known, &mut desired);
     }
     if entry.is_bound() && entry.is_gang() {
         // Requests of a running gang are fixed, because its places are held as they were reserved.
@@ -196,6 +191,23 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let version = entry.object.metadata.resource_version.as_deref();
     let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
+}
+
+/// A bound run has left its queue, or had none. Everything else that a policy may suspend follows the policy.
+fn settle_queueing(known: &Value, desired: &mut Value) {
+    let waited = &known["suspension"]["scheduling"];
+    if waited.is_null() {
+        let Some(suspension) = desired.get_mut("suspension").and_then(Value::as_object_mut) else { return };
+        suspension.remove("scheduling");
+        if suspension.is_empty() {
+            drop(desired.as_object_mut().map(|desired| desired.remove("suspension")));
+        }
+    } else {
+        if !desired["suspension"].is_object() {
+            desired["suspension"] = json!({});
+        }
+        desired["suspension"]["scheduling"] = waited.clone();
+    }
 }
 
 /// Pod templates stay as the run was sent.
@@ -223,5 +235,36 @@ fn settle_fencing(known: &Value, desired: &mut Value) {
                 failover["cluster"].as_object_mut().map(|cluster| cluster.remove("fencing"));
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_suspends_dispatching_for_a_while_lets_a_bound_run_go_on() {
+        // Suspension of the binding, of the policy, and what the binding gets.
+        let cases = [
+            (
+                json!({"scheduling": false, "dispatching": true}),
+                json!({"scheduling": true}),
+                json!({"scheduling": false}),
+            ),
+            (json!({"dispatching": true}), Value::Null, Value::Null),
+            (json!({"dispatching": true}), json!({"scheduling": true}), Value::Null),
+            (json!({"scheduling": false}), Value::Null, json!({"scheduling": false})),
+            (
+                json!({"scheduling": false}),
+                json!({"dispatching": true}),
+                json!({"scheduling": false, "dispatching": true}),
+            ),
+        ];
+        for (known, asked, expected) in cases {
+            let mut desired = json!({"suspension": asked});
+            desired.as_object_mut().expect("an object").retain(|_, value| !value.is_null());
+            settle_queueing(&json!({"suspension": known}), &mut desired);
+            assert_eq!(desired["suspension"], expected, "{known} under a policy with {asked}");
+        }
     }
 }

@@ -30,8 +30,8 @@ use crate::{
     intents::{Eviction, Intents},
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
-    spread,
-    world::{Dirty, Key, Object, World},
+    spread, unqueued,
+    world::{Dirty, Key, World},
     writes::{Target, Verb, Write},
 };
 pub(crate) use facts::cluster_of;
@@ -412,7 +412,7 @@ impl Scheduler {
                 target: bound.or_else(|| self.asking.get(&key).cloned()),
                 is_over: entry.is_finished(),
                 is_queued: entry.is_suspended(),
-                is_preemptible: world.bound_object(entry).is_none_or(Object::is_preemptible),
+                is_preemptible: unqueued::is_preemptible(entry, world.bound_object(entry)),
                 total: entry.total.clone(),
             })
         };

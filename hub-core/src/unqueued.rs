@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 use fleet_quota::{Ledger, NodeId};
 use fleet_resources::Resources;
 
-use crate::{binding::BindingEntry, schedule::job_id, world::World};
+use crate::{
+    binding::BindingEntry,
+    schedule::job_id,
+    world::{Object, World},
+};
 
 /// The sum below one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +23,12 @@ pub struct Unqueued {
 /// Whether the job never waits in a queue: its policy does not set `suspension.scheduling`.
 pub fn is_unqueued(entry: &BindingEntry) -> bool {
     entry.object.spec.suspension.as_ref().is_none_or(|suspension| suspension.scheduling.is_none())
+}
+
+/// Whether quota may take the job's places for another. A job without a queue is placed again at once, so nothing would be
+/// gained by it.
+pub fn is_preemptible(entry: &BindingEntry, object: Option<&Object>) -> bool {
+    !is_unqueued(entry) && object.is_none_or(Object::is_preemptible)
 }
 
 /// The sums of each node that has any.

@@ -51,7 +51,7 @@ pub struct Planner {
     rooms: Rooms,
     open: OpenClusters,
     learnt: Learnt,
-    /// Numbers of classes: shape, clusters that refused it, that it failed on, and that it is barred from.
+    /// Numbers of classes: shape, clusters that refused it, that it failed on, and that it is barred from with the reason.
     classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
     class_count: u64,
     verdicts: Verdicts,
@@ -469,7 +469,8 @@ impl Planner {
         }
         let tried = entry.refusals.tried.iter().cloned().collect();
         let avoided = job.avoided.iter().cloned().collect();
-        let barred = job.barred.keys().cloned().collect();
+        // The reason may speak of the job alone, and what one job of a class is told all of them are.
+        let barred = job.barred.iter().map(|(name, why)| format!("{name} {} {}", why.reason, why.message)).collect();
         *self.classes.entry((job.shape.id, [tried, avoided, barred])).or_insert_with(|| {
             self.class_count += 1;
             self.class_count << 1 | 1

@@ -236,6 +236,26 @@ fn every_job_of_a_class_is_told_and_told_again_when_the_reason_changes() {
 }
 
 #[test]
+fn equal_jobs_are_told_their_own_reason_why_clusters_are_barred() {
+    let mut fleet = Fleet::of(&[("team", 0, 100), ("other", 0, 100)]);
+    fleet.planner.set_cluster("a", member("a", 1, 8, 1, 8));
+    let barred = |mut one: Job| {
+        let why = Waiting::new(Reason::OverrideInvalid, format!("the override of {}", one.id));
+        one.barred.insert("a".to_string(), why);
+        one
+    };
+    for name in ["one", "two"] {
+        fleet.submit(barred(job(name, 1, 2)));
+    }
+    fleet.submit(barred(Job { id: JobId::new("other/three"), ..job("three", 1, 2) }));
+    assert!(fleet.plan().is_empty());
+    for id in ["team/one", "team/two", "other/three"] {
+        let told = fleet.planner.waiting(&JobId::new(id)).expect("it waits");
+        assert!(told.message.ends_with(&format!("the override of {id}")), "{id}: {}", told.message);
+    }
+}
+
+#[test]
 fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_victim() {
     let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
     let runs = Stand::Holds(Held::here("east", Counted::ByReports));

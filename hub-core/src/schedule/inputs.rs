@@ -21,6 +21,7 @@ use crate::{
     intents::Intents,
     manifests,
     planner::{self, Counted, Held, Job, JobShape, Stand, Waiting},
+    unqueued,
     world::{Key, Object, World},
 };
 
@@ -79,7 +80,7 @@ impl Scheduler {
             queued: entry.is_suspended(),
             left_queue: entry.has_left_queue(),
             priority: i64::from(entry.object.spec.priority),
-            preemptible: object.is_none_or(Object::is_preemptible),
+            preemptible: unqueued::is_preemptible(entry, object),
             preemptions: preemptions(entry),
             enqueued_at_ms: entry.created_s() * 1000,
             avoided: ask.avoided,
