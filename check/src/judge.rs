@@ -283,7 +283,7 @@ impl Judge {
     /// The binding of what owns a pod: by its run, or by its job where no runs are watched.
     fn binding_of_owner(&self, owner: &str, job: &str) -> Option<(&str, &Known)> {
         let of = |uid: &str| self.bindings.get_key_value(uid).map(|(uid, known)| (uid.as_str(), known));
-        if self.jobs.is_empty() {
+        if !self.sees_runs {
             let is = |known: &Known| !known.gone && job_of(&known.object) == job;
             return self
                 .bindings

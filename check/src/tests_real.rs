@@ -109,6 +109,34 @@ fn pods_of_a_job_whose_end_is_recorded_count_until_they_are_gone() {
 }
 
 #[test]
+fn pods_of_a_member_s_own_job_do_not_count_for_the_fleet_s_job_of_that_name() {
+    let mut waits = binding("x", "r", 2);
+    waits["spec"]["clusters"] = Value::Null;
+    let mut own = run("r", "r", "");
+    own["metadata"]["labels"] = Value::Null;
+    let tree = json!({"kind": "ElasticQuotaTree", "metadata": {"name": "t"}, "spec": tree(),
+        "status": {"root": {"name": "root", "used": {}, "children": [{"name": "a", "used": {}}]}}});
+    let of = |own: Value| {
+        vec![
+            (0, hub(tree.clone())),
+            (0, hub(waits.clone())),
+            (1, east(own)),
+            (2, east(alone("r", 0))),
+            (20_000, east(alone("r", 0))),
+        ]
+    };
+    check(of(own.clone()), &[]);
+    // A run of the fleet has come and gone.
+    let mut changes = of(own);
+    changes.splice(2..2, [(0, east(run("s", "b", "y"))), (0, gone(east(run("s", "b", "y"))))]);
+    check(changes, &[]);
+    let uncounted = |node: &str| {
+        format!("invariant 3: quota {node}: 1 jobs have pods, the hub counts 0, for longer than 10 s")
+    };
+    check(of(run("r", "r", "x")), &[&uncounted("root/a"), &uncounted("root")]);
+}
+
+#[test]
 fn what_is_left_in_a_lost_cluster_of_a_run_that_was_moved_unfenced_is_not_counted() {
     let history = |fencing: &str| {
         let lost = |epoch: i64| {
