@@ -15,14 +15,17 @@ use super::{
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Quota, Told, Use, queues, used_by},
     real::{
-        binding_of, controller, epoch_of, is_left, job_key, may_have_several_runs, unfenced_jobs,
-        was_moved_unfenced,
+        binding_of, controller, epoch_of, is_away, is_left, is_unfenced, job_key, may_have_several_runs,
+        unfenced_jobs, was_moved_unfenced,
     },
     violation::{broken, over_node},
 };
 
 /// A tree that was lowered still covers what was asked for under it: a decision may be this long under way.
 const UNDER_WAY_MS: u64 = 240_000;
+
+/// A write of the hub arrives this much later at most: the cluster may be back by then.
+const WRITE_UNDER_WAY_MS: u64 = 60_000;
 
 /// What is known so far.
 #[derive(Debug, Default)]
@@ -44,6 +47,8 @@ pub struct Judge {
     /// By job the pods of each run that may run.
     runs: BTreeMap<String, BTreeMap<(String, String), i64>>,
     unfenced: BTreeSet<String>,
+    /// When each cluster was last away, as the hub has it.
+    away: BTreeMap<String, Away>,
     /// Jobs of members, by uid.
     jobs: BTreeMap<String, Run>,
     /// Whether jobs of members are watched at all.
@@ -68,7 +73,16 @@ struct Known {
     /// Leaf that its job named when it was bound, and when that was.
     leaf: Option<String>,
     bound_ms: u64,
+    /// Epochs of runs that the hub left in a lost cluster without fencing, whatever ended them first.
+    left: BTreeSet<i64>,
     gone: bool,
+}
+
+/// A cluster that does not answer, or did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Away {
+    Still,
+    Until(u64),
 }
 
 /// Pods of one owner that have not ended.
@@ -147,6 +161,7 @@ impl Judge {
                 Vec::new()
             }
             None if kind == "Cluster" => {
+                self.see_whether_away(object, change.gone);
                 self.see_cluster(object, change.gone);
                 Vec::new()
             }
@@ -238,6 +253,7 @@ impl Judge {
         used.leaf.clone_from(&known.leaf);
         known.gone = gone;
         let before = std::mem::replace(&mut known.object, object.clone());
+        known.left.extend(epoch_left_behind(&before, object, &self.away, now_ms));
         used.counts &= !gone;
         // Only a change of what counts can break anything.
         let moved = was != used;
@@ -248,6 +264,15 @@ impl Judge {
             found.extend(self.over(Told::Hub, &self.believed_uses()));
         }
         found
+    }
+
+    fn see_whether_away(&mut self, cluster: &Value, gone: bool) {
+        let name = cluster["metadata"]["name"].as_str().unwrap_or_default();
+        if gone || is_away(cluster) {
+            self.away.insert(name.to_string(), Away::Still);
+        } else if let Some(away @ Away::Still) = self.away.get_mut(name) {
+            *away = Away::Until(self.now_ms);
+        }
     }
 
     fn believed_uses(&self) -> Vec<(u64, Use)> {
@@ -264,7 +289,8 @@ impl Judge {
         for (owner, taken) in self.taken.iter().filter(|(_, taken)| taken.pods > 0) {
             let Some((uid, known)) = self.binding_of_owner(owner, &taken.job) else { continue };
             let epoch = self.run_of(owner).map_or(0, |run| run.epoch);
-            if !queues(&known.object) || was_moved_unfenced(&known.object, epoch) {
+            let is_behind = known.left.contains(&epoch) || was_moved_unfenced(&known.object, epoch);
+            if !queues(&known.object) || is_behind {
                 continue;
             }
             let (namespace, leaf) = (taken.namespace.clone(), known.leaf.clone());
@@ -492,6 +518,17 @@ impl Judge {
         let what = || format!("{} has several live runs: {runs:?}", job_of(&known.object));
         (runs.len() > 1).then(|| broken(1, what()))
     }
+}
+
+/// The epoch of a run that the hub has just left in a lost cluster, although nothing fenced it.
+fn epoch_left_behind(before: &Value, now: &Value, away: &BTreeMap<String, Away>, now_ms: u64) -> Option<i64> {
+    let epoch = before["spec"]["epoch"].as_i64()?;
+    let target = before["spec"]["clusters"][0]["name"].as_str()?;
+    let is_lost = match away.get(target)? {
+        Away::Still => true,
+        Away::Until(back_ms) => now_ms.saturating_sub(*back_ms) <= WRITE_UNDER_WAY_MS,
+    };
+    (is_lost && is_unfenced(now) && is_left(now, epoch)).then_some(epoch)
 }
 
 /// A job of a member's own users may have the name of one of the fleet's.

@@ -46,8 +46,8 @@ pub(super) fn may_have_several_runs(binding: &Value) -> bool {
 pub(super) fn accepts_two_runs(binding: &Value) -> bool {
     let failover = &binding["spec"]["failover"];
     let stays = |purge: &Value| ["Gracefully", "Graciously", "Never"].contains(&text(purge));
-    let unfenced = failover["cluster"].is_null() || failover["cluster"]["fencing"] == "None";
-    failover["cluster"]["fencing"] == "None"
+    let unfenced = failover["cluster"].is_null() || is_unfenced(binding);
+    is_unfenced(binding)
         || failover["allowTwoRuns"] == true
         || stays(&failover["application"]["purgeMode"]) && unfenced
 }
@@ -55,8 +55,19 @@ pub(super) fn accepts_two_runs(binding: &Value) -> bool {
 /// A run that the hub has moved without fencing: what is left of it in the cluster that was lost is no longer counted.
 pub(super) fn was_moved_unfenced(binding: &Value, epoch: i64) -> bool {
     let of_run = |attempt: &&Value| attempt["epoch"] == epoch && attempt["reason"] == "ClusterLost";
-    binding["spec"]["failover"]["cluster"]["fencing"] == "None"
+    is_unfenced(binding)
         && binding["status"]["attempts"].as_array().is_some_and(|all| all.iter().any(|one| of_run(&one)))
+}
+
+/// The policy moves a job from a lost cluster without fencing it.
+pub(super) fn is_unfenced(binding: &Value) -> bool {
+    binding["spec"]["failover"]["cluster"]["fencing"] == "None"
+}
+
+/// The hub does not hear from the cluster.
+pub(super) fn is_away(cluster: &Value) -> bool {
+    let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+    !conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
 /// The hub has ended this run: the job waits, or has another run.
@@ -117,12 +128,22 @@ fn uses(snapshot: &Snapshot) -> Vec<Use> {
         snapshot.bindings.iter().map(|binding| (text(&binding["metadata"]["uid"]), binding)).collect();
     let labels: BTreeMap<String, &Value> =
         snapshot.jobs.iter().map(|job| (job_key(job), &job["metadata"]["labels"])).collect();
+    let away: BTreeSet<&str> = snapshot
+        .clusters
+        .iter()
+        .filter(|cluster| is_away(cluster))
+        .map(|cluster| text(&cluster["metadata"]["name"]))
+        .collect();
+    let is_behind = |pod: &Pod, binding: &Value, epoch: i64| {
+        was_moved_unfenced(binding, epoch)
+            || is_unfenced(binding) && is_left(binding, epoch) && away.contains(pod.cluster.as_str())
+    };
     let mut taken: BTreeMap<&str, Taken> = BTreeMap::new();
     for pod in snapshot.pods.iter().filter(|pod| !pod.has_ended()) {
         let Some(run) = run_of(pod) else { continue };
         let Some(uid) = binding_of(run) else { continue };
         let binding = bindings.get(uid).copied();
-        if binding.is_some_and(|binding| !queues(binding) || was_moved_unfenced(binding, epoch_of(run))) {
+        if binding.is_some_and(|binding| !queues(binding) || is_behind(pod, binding, epoch_of(run))) {
             continue;
         }
         // Its watchdog lets it begin in no lost cluster, and the hub has ended its run.

@@ -162,6 +162,66 @@ fn what_is_left_in_a_lost_cluster_of_a_run_that_was_moved_unfenced_is_not_counte
 }
 
 #[test]
+fn what_is_left_in_a_lost_cluster_is_not_counted_whatever_ended_the_run_before() {
+    let cluster = |ready: &str| {
+        hub(json!({"kind": "Cluster", "metadata": {"name": "east"},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    };
+    let history = |fencing: &str, ready: &str, back_ms: u64| {
+        let preempted = |is_left: bool| {
+            let mut preempted = binding("x", "a", 2);
+            preempted["spec"]["failover"] = json!({"cluster": {"fencing": fencing}});
+            preempted["status"]["attempts"] = json!([{"cluster": "east", "epoch": 1, "reason": "Preempted"}]);
+            if is_left {
+                preempted["spec"]["clusters"] = Value::Null;
+            }
+            hub(preempted)
+        };
+        vec![
+            (0, cluster("True")),
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (2, east(alone("r", 2))),
+            (3, preempted(false)),
+            (4, cluster(ready)),
+            (5, cluster("True")),
+            (5 + back_ms, preempted(true)),
+            (5 + back_ms, hub(binding("y", "b", 2))),
+            (6 + back_ms, east(run("s", "b", "y"))),
+            (7 + back_ms, east(alone("s", 2))),
+        ]
+    };
+    let over = &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"];
+    check(history("None", "Unknown", 1), &[]);
+    check(history("None", "True", 1), over);
+    check(history("None", "Unknown", 100_000), over);
+    check(history("Lease", "Unknown", 1), over);
+}
+
+#[test]
+fn a_snapshot_counts_what_is_left_of_a_run_but_in_a_lost_cluster_without_fencing() {
+    let found = |fencing: &str, ready: &str| {
+        let mut left = binding("x", "a", 4);
+        left["spec"]["clusters"] = Value::Null;
+        left["spec"]["failover"] = json!({"cluster": {"fencing": fencing}});
+        let snapshot = Snapshot {
+            bindings: vec![left],
+            clusters: vec![json!({"metadata": {"name": "east"},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}})],
+            quota: Some(Quota::read(&tree())),
+            pods: vec![Pod::read("east", &alone("r", 4))],
+            runs: vec![("east".to_string(), run("r", "a", "x"))],
+            ..Snapshot::default()
+        };
+        real::check_pods(&snapshot).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let over = ["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"];
+    assert_eq!(found("None", "Unknown"), [""; 0]);
+    assert_eq!(found("None", "True"), over);
+    assert_eq!(found("Lease", "Unknown"), over);
+}
+
+#[test]
 fn what_a_watchdog_holds_back_is_not_counted_once_its_run_was_moved() {
     let history = |phase: &str| {
         let mut moved = binding("x", "a", 2);

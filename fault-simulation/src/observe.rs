@@ -100,7 +100,7 @@ pub fn resource(api_version: &str, kind: &str) -> ApiResource {
 impl Observer {
     /// Starts watching.
     ///
-    /// `cells`: there are virtual clusters, so that clusters and nodes are watched too.
+    /// `cells`: there are virtual clusters, so that nodes are watched too.
     pub fn start(
         hub: &Client,
         members: &BTreeMap<String, Client>,
@@ -120,8 +120,9 @@ impl Observer {
             follow(hub, None, api_version, kind);
         }
         follow(hub, None, "scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree");
+        // Clusters before bindings, so that it is known whether a run's cluster is lost when the hub leaves it.
+        follow(hub, None, "fleet.dev/v1alpha1", "Cluster");
         if cells {
-            follow(hub, None, "fleet.dev/v1alpha1", "Cluster");
             follow(hub, None, "fleet.dev/v1alpha1", "CellConfiguration");
         }
         follow(hub, None, "fleet.dev/v1alpha1", "ResourceBinding");

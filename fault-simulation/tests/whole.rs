@@ -419,3 +419,33 @@ fn a_job_makes_room_for_another_and_runs_again() {
     let ends: Vec<&str> = told(&outcome, "Finished").iter().map(|line| line.job.as_str()).collect();
     assert_eq!(ends, ["b/owner", "a/lent"]);
 }
+
+#[test]
+fn without_fencing_what_a_preempted_job_has_left_in_a_lost_cluster_holds_no_quota() {
+    let job = |name: &str, namespace: &str, at: u64, runtime_s: u64| {
+        format!(
+            "  - {{at: {at}s, job: {{name: {name}, namespace: {namespace}, components: [{{name: worker, replicas: 4, requests: {{cpu: 1}}}}], runtime: {runtime_s}s}}}}"
+        )
+    };
+    // East does not answer when its job is preempted, and counts as lost soon after.
+    let away = "  - {at: 30s, partition: {cluster: east}}\n  - {at: 200s, heal: {cluster: east}}".to_string();
+    let events = [job("lent", "a", 20, 300), job("owner", "b", 85, 60), away].join("\n");
+    let mut plan = fleet(&events, &MOVES.replace("Lease", "None"));
+    plan.events.sort_by_key(|event| event.at);
+    plan.objects.retain(|object| object["kind"] != "ElasticQuotaTree");
+    plan.objects.push(
+        serde_json::json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system"}, "spec": {"root": {"name": "root",
+            "max": {"cpu": 4}, "min": {"cpu": 4}, "children": [
+                {"name": "a", "namespaces": ["a"], "max": {"cpu": 4}},
+                {"name": "b", "namespaces": ["b"], "min": {"cpu": 4}, "max": {"cpu": 4}}]}}}),
+    );
+    until_all(&mut plan, "Succeeded", Duration::from_secs(210));
+    let outcome = passes(&plan);
+    assert_eq!(told(&outcome, "Preempted").len(), 1);
+    let bound: Vec<(&str, &str)> =
+        told(&outcome, "Bound").iter().map(|line| (line.job.as_str(), text(line, "cluster"))).collect();
+    assert_eq!(bound[..2], [("a/lent", "east"), ("b/owner", "west")]);
+    // Long before the pods in east are gone.
+    assert!(told(&outcome, "Bound")[1].at_ms < 150_000);
+}
