@@ -1,8 +1,16 @@
 //! A queued PyTorchJob waits, is admitted, reserved, bound, dispatched, and its end is recorded.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use axum::http::Method;
 use fleet_api::{Queue, QueueUnit, Reservation, ResourceBinding, Work};
+use fleet_apiserver::faults::{Fate, FrameFate, Script};
 use fleet_hub_core::Options as Rules;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Event;
@@ -12,7 +20,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::hub::{condition, hub, hub_with, until};
+use crate::hub::{condition, hub, hub_with, hub_with_faults, until};
 
 #[tokio::test]
 async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {
@@ -171,6 +179,44 @@ async fn a_deleted_job_takes_everything_with_it() {
     works.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("let go");
     let next = hub.reservation("east").await;
     assert_ne!(next.spec.binding.uid, work.spec.binding.uid);
+}
+
+/// The first deletion of a Work is refused, some time after it was sent.
+#[derive(Default)]
+struct FirstDeletionFailsLate(AtomicBool);
+
+impl Script for FirstDeletionFailsLate {
+    fn request(&self, method: &Method, path: &str) -> Fate {
+        let fails =
+            *method == Method::DELETE && path.contains("/works/") && !self.0.swap(true, Ordering::Relaxed);
+        match fails {
+            // Longer than the pause before what a deleted binding has left is looked at.
+            true => Fate { delay: Duration::from_millis(700), refused: Some(409), ..Fate::default() },
+            false => Fate::default(),
+        }
+    }
+
+    fn frame(&self) -> FrameFate {
+        FrameFate::Arrives
+    }
+}
+
+#[tokio::test]
+async fn a_work_goes_with_its_job_although_its_deletion_failed_when_the_binding_was_gone() {
+    let script = Arc::new(FirstDeletionFailsLate::default());
+    let hub = hub_with_faults(script.clone()).await;
+    hub.member("east").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let work = hub.accept("east").await;
+    hub.jobs().delete("pytorch-test", &Default::default()).await.expect("deleted");
+    let bindings: Api<ResourceBinding> = Api::namespaced(hub.client.clone(), "default");
+    until("the binding to go", || async {
+        bindings.get_opt("pytorch-test-pytorchjob").await.ok()?.is_none().then_some(())
+    })
+    .await;
+    hub.let_go(&work).await;
+    assert!(script.0.load(Ordering::Relaxed));
 }
 
 #[tokio::test]

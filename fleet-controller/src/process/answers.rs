@@ -27,7 +27,7 @@ const SUMMARY_REST: u32 = 8;
 
 impl Process {
     pub(super) fn send(&mut self, lane: Lane, mut writes: Vec<Write>) {
-        writes.retain(|write| self.deletes.note(write));
+        writes.retain(|write| self.deletes.note(&lane, write));
         if writes.is_empty() {
             return;
         }
@@ -75,11 +75,8 @@ impl Process {
         {
             self.world.mark(Dirty::Binding(binding));
         }
-        if let (Some(uid), Some(refused)) = (&deletes, &sent.refused)
-            && !matches!(refused, Refused::Absent)
-        {
-            self.deletes.failed(uid);
-        }
+        let failed = deletes.filter(|_| !matches!(sent.refused, None | Some(Refused::Absent)));
+        let others = failed.map(|uid| self.deletes.failed(&uid)).unwrap_or_default();
         match sent.refused {
             None => {
                 self.failures.remove(&lane);
@@ -88,6 +85,7 @@ impl Process {
             Some(refused) => {
                 let pause = self.pause_after(&lane, refused);
                 self.rest(&lane, pause);
+                others.iter().for_each(|other| self.rest(other, pause));
             }
         }
         self.leave(lane);

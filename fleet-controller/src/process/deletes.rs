@@ -1,8 +1,10 @@
 //! Deletions that were sent: until the watch reports the end, an object is not deleted again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fleet_hub_core::writes::{Verb, Write};
+
+use super::lane::Lane;
 
 /// Most uids remembered; far more than deletions in flight.
 const KEPT: usize = 4096;
@@ -10,17 +12,20 @@ const KEPT: usize = 4096;
 /// Uids of objects whose deletion was sent. A uid is never used twice, so the oldest can be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Deletes {
-    uids: BTreeSet<String>,
+    /// Each with the other lanes that wanted the same deletion since: they rely on it.
+    uids: BTreeMap<String, BTreeSet<Lane>>,
     order: VecDeque<String>,
 }
 
 impl Deletes {
-    /// Whether a write must be sent: false for a deletion that was sent already.
-    pub(super) fn note(&mut self, write: &Write) -> bool {
+    /// Whether a write of this lane must be sent: false for a deletion that was sent already.
+    pub(super) fn note(&mut self, lane: &Lane, write: &Write) -> bool {
         let Some(uid) = uid_of(write) else { return true };
-        if !self.uids.insert(uid.to_string()) {
+        if let Some(others) = self.uids.get_mut(uid) {
+            others.insert(lane.clone());
             return false;
         }
+        self.uids.insert(uid.to_string(), BTreeSet::new());
         self.order.push_back(uid.to_string());
         if self.order.len() > KEPT
             && let Some(oldest) = self.order.pop_front()
@@ -30,11 +35,11 @@ impl Deletes {
         true
     }
 
-    /// The deletion failed: the object may still exist.
-    pub(super) fn failed(&mut self, uid: &str) {
-        if self.uids.remove(uid) {
-            self.order.retain(|known| known != uid);
-        }
+    /// The deletion failed: the object may still exist. Returns the other lanes that want it deleted.
+    pub(super) fn failed(&mut self, uid: &str) -> BTreeSet<Lane> {
+        let Some(others) = self.uids.remove(uid) else { return BTreeSet::new() };
+        self.order.retain(|known| known != uid);
+        others
     }
 }
 
@@ -48,7 +53,7 @@ pub(super) fn uid_of(write: &Write) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use fleet_hub_core::writes::Target;
+    use fleet_hub_core::{world::Dirty, writes::Target};
 
     use super::*;
 
@@ -56,18 +61,36 @@ mod tests {
         Write::new(Target::Reservation, "fleet-east", "r", Verb::Delete { uid: uid.to_string() })
     }
 
+    fn lane(name: &str) -> Lane {
+        Lane::Reconcile(Dirty::Orphan(("fleet-east".to_string(), name.to_string())))
+    }
+
     #[test]
     fn what_is_being_deleted_is_not_deleted_again_unless_that_failed() {
-        let mut deletes = Deletes::default();
-        assert!(deletes.note(&delete("a")));
-        assert!(!deletes.note(&delete("a")));
-        assert!(deletes.note(&delete("b")), "its successor");
+        let (mut deletes, one) = (Deletes::default(), lane("one"));
+        assert!(deletes.note(&one, &delete("a")));
+        assert!(!deletes.note(&one, &delete("a")));
+        assert!(deletes.note(&one, &delete("b")), "its successor");
         deletes.failed("a");
-        assert!(deletes.note(&delete("a")));
-        assert!(deletes.note(&delete("")) && deletes.note(&delete("")), "nothing tells these apart");
+        assert!(deletes.note(&one, &delete("a")));
+        assert!(
+            deletes.note(&one, &delete("")) && deletes.note(&one, &delete("")),
+            "nothing tells these apart"
+        );
         for n in 0..KEPT {
-            deletes.note(&delete(&format!("n{n}")));
+            deletes.note(&one, &delete(&format!("n{n}")));
         }
         assert_eq!((deletes.uids.len(), deletes.order.len()), (KEPT, KEPT));
+    }
+
+    #[test]
+    fn who_relied_on_a_deletion_hears_that_it_failed() {
+        let mut deletes = Deletes::default();
+        assert!(deletes.note(&lane("one"), &delete("a")));
+        assert!(!deletes.note(&lane("two"), &delete("a")) && !deletes.note(&lane("two"), &delete("a")));
+        assert_eq!(deletes.failed("a"), [lane("two")].into());
+        assert!(deletes.note(&lane("two"), &delete("a")));
+        assert_eq!(deletes.failed("a"), [].into());
+        assert_eq!(deletes.failed("a"), [].into());
     }
 }

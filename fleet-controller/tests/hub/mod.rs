@@ -2,10 +2,13 @@
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use fleet_api::{Cluster, Reservation, ResourceBinding, Work, crds};
-use fleet_apiserver::{Access, ApiServer, Config};
+use fleet_apiserver::{
+    Access, ApiServer, Config,
+    faults::{FaultLayer, Link, Script},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, ResourceExt,
@@ -14,6 +17,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
 
 /// A hub and its controller.
 pub struct Hub {
@@ -21,6 +25,8 @@ pub struct Hub {
     /// The server itself, for clients of another kind.
     pub router: axum::Router,
     pub shutdown: CancellationToken,
+    /// The same hub as the controller reaches it.
+    way: Client,
     options: fleet_controller::Options,
     /// Ends what stands for the members.
     members: CancellationToken,
@@ -38,14 +44,28 @@ pub async fn hub() -> Hub {
 }
 
 pub async fn hub_with(options: fleet_controller::Options) -> Hub {
+    hub_reached_by(options, |router| Client::new(router, "default")).await
+}
+
+/// A hub whose controller reaches it over a link with these faults.
+pub async fn hub_with_faults(script: Arc<dyn Script>) -> Hub {
+    let options = fleet_controller::Options::default();
+    hub_reached_by(options, |router| {
+        Client::new(FaultLayer::new(Link::default(), script).layer(router), "default")
+    })
+    .await
+}
+
+async fn hub_reached_by(options: fleet_controller::Options, way: impl FnOnce(axum::Router) -> Client) -> Hub {
     let config =
         Config { access: Access::AlwaysAllow, crds: crds::definitions(crds::Side::Hub), ..Config::default() };
     let server = ApiServer::open(config).await.expect("in memory");
     let client = Client::new(server.router(), "default");
+    let way = way(server.router());
     let shutdown = CancellationToken::new();
     let options = fleet_controller::Options { summary_interval: Duration::from_millis(20), ..options };
-    tokio::spawn(fleet_controller::run(client.clone(), options.clone(), shutdown.clone()));
-    Hub { client, router: server.router(), shutdown, options, members: CancellationToken::new() }
+    tokio::spawn(fleet_controller::run(way.clone(), options.clone(), shutdown.clone()));
+    Hub { client, router: server.router(), shutdown, way, options, members: CancellationToken::new() }
 }
 
 /// Polls until a value is there; names what was waited for when it never comes.
@@ -177,7 +197,7 @@ impl Hub {
     pub async fn restart(&mut self) {
         self.shutdown.cancel();
         self.shutdown = CancellationToken::new();
-        tokio::spawn(fleet_controller::run(self.client.clone(), self.options.clone(), self.shutdown.clone()));
+        tokio::spawn(fleet_controller::run(self.way.clone(), self.options.clone(), self.shutdown.clone()));
     }
 
     /// Renews a member's lease until the token is cancelled.
