@@ -422,13 +422,13 @@ fn manifest_without_requests(job: &Value) -> Value {
     }
 }
 
-/// Whether so many pods of so many GPUs fit into the empty cluster.
-fn fits(cluster: &ClusterSpec, pods: u64, gpus: u64) -> bool {
+/// Whether so many pods of so many GPUs fit into these nodes of one cluster while they are empty.
+pub(super) fn fits<'p>(pools: impl IntoIterator<Item = &'p NodePool>, pods: u64, gpus: u64) -> bool {
     let room = |pool: &NodePool| {
         let has: u64 = pool.allocatable["nvidia.com/gpu"].parse().unwrap_or(0);
         pool.count as u64 * has.checked_div(gpus).unwrap_or(u64::from(u16::MAX))
     };
-    cluster.node_pools.iter().map(room).sum::<u64>() >= pods
+    pools.into_iter().map(room).sum::<u64>() >= pods
 }
 
 fn job(random: &mut Random, name: &str, clusters: &[ClusterSpec], moves: Moves) -> Value {
@@ -439,7 +439,8 @@ fn job(random: &mut Random, name: &str, clusters: &[ClusterSpec], moves: Moves) 
     let fails = random.below(10);
     let batch = random.per_mille(250);
     let pods = if batch { workers } else { workers + 1 };
-    let at: Vec<&ClusterSpec> = clusters.iter().filter(|cluster| fits(cluster, pods, gpus)).collect();
+    let at: Vec<&ClusterSpec> =
+        clusters.iter().filter(|cluster| fits(&cluster.node_pools, pods, gpus)).collect();
     // Some run long enough to be there still when their cluster counts as lost.
     let runtime =
         if random.per_mille(250) { random.between(90_000, 400_000) } else { random.between(200, 90_000) };

@@ -170,7 +170,7 @@ impl Plan {
             cluster.reservation = true;
             let (letter, leaves) = node_leaves[usize::from(random.per_mille(300))];
             let pool = NodePool {
-                name: format!("{}-c", cluster.name),
+                name: cell_pool(&cluster.name),
                 count: (random.between(1, 2) * RACK) as usize,
                 allocatable: [("cpu", "64".to_string()), ("memory", "256Gi".to_string())]
                     .into_iter()
@@ -280,6 +280,11 @@ impl Plan {
             self.people_do(from + random.time(500, 60_000), up);
         }
     }
+}
+
+/// The name of the nodes of cells in a cluster.
+pub(super) fn cell_pool(cluster: &str) -> String {
+    format!("{cluster}-c")
 }
 
 /// The pods of a job may go to nodes of cells that are tainted.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use fleet_simulator::scenario::{ClusterSpec, NodePool};
 use serde_json::{Value, json};
 
-use super::{HONEST, OVER_MS, is, name_of};
+use super::{HONEST, OVER_MS, cells::cell_pool, is, name_of, roles_field};
 use crate::{
+    draw::fits,
     plan::{EXPECT_LABEL, Plan, What},
     random::Random,
 };
@@ -43,11 +45,29 @@ impl Plan {
                 continue;
             }
             let kind = *random.one_of(&KINDS);
-            let mut job = job(kind, &name, namespace, random.between(1, 2), random.below(2), runtime_ms);
+            let (workers, gpus) = (random.between(1, 2), random.below(2));
+            let mut job = job(kind, &name, namespace, workers, gpus, runtime_ms);
+            job["metadata"]["labels"][EXPECT_LABEL] = self.expected(pods(&job), gpus).into();
             if is(&job, "kubeflow.org/v1", "PyTorchJob") && random.per_mille(700) {
                 outlived(&mut job, random.between(60_000, 600_000));
             }
             self.people_do(at, What::Apply(job));
+        }
+    }
+
+    /// What becomes of a job of so many pods that tolerates no taint, if nobody touches it.
+    fn expected(&self, pods: u64, gpus: u64) -> &'static str {
+        let some = |is_room: fn(&ClusterSpec, &NodePool) -> bool| {
+            let mut clusters = self.clusters.iter();
+            clusters.any(|of| fits(of.node_pools.iter().filter(|pool| is_room(of, pool)), pods, gpus))
+        };
+        if some(|cluster, pool| pool.name != cell_pool(&cluster.name)) {
+            "Succeeded"
+        } else if some(|_, pool| pool.taints.is_empty()) {
+            // Nodes of cells are room only while no configuration keeps them.
+            "Any"
+        } else {
+            "Waits"
         }
     }
 
@@ -96,6 +116,16 @@ fn outlived(job: &mut Value, workers_ms: u64) {
     roles["Worker"]["template"]["metadata"] = runtime(workers_ms);
 }
 
+/// How many pods a job has.
+fn pods(job: &Value) -> u64 {
+    let spec = &job["spec"];
+    let roles = roles_field(job).and_then(|field| spec[field].as_object()).into_iter().flatten();
+    let roles = roles.map(|(_, role)| role);
+    let tasks = spec["tasks"].as_array().into_iter().flatten();
+    let replicas = roles.chain(tasks).filter_map(|part| part["replicas"].as_u64());
+    replicas.sum::<u64>() + spec["parallelism"].as_u64().unwrap_or(0)
+}
+
 /// A job with that many workers, and a main pod where its kind has one.
 pub(super) fn job(
     (api_version, kind): (&str, &str),
@@ -140,4 +170,39 @@ fn deployment(name: &str, namespace: &str, replicas: u64) -> Value {
     json!({"apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1, "metadata": {"name": name, "namespace": namespace},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}}})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::people::People;
+
+    #[test]
+    fn a_job_that_exceeds_every_cluster_is_expected_to_wait() {
+        let people = People::named("kinds").expect("known");
+        let mut told: BTreeMap<String, u32> = BTreeMap::new();
+        // In two of these each cluster has two GPUs, and a job asks for three.
+        for seed in (0..200).chain([2102, 2484]) {
+            let plan = Plan::of_seed_with(seed, &people);
+            for (_, job) in plan.jobs() {
+                let name = job["metadata"]["name"].as_str().expect("a name");
+                if !name.starts_with('k') {
+                    continue;
+                }
+                let text = job.to_string();
+                // One for each pod; without any, a cluster holds more pods than a job here has.
+                let asked = if text.contains("nvidia.com/gpu") { pods(&job) } else { 0 };
+                let has = |pool: &NodePool| {
+                    pool.count as u64 * pool.allocatable["nvidia.com/gpu"].parse::<u64>().expect("a number")
+                };
+                let holds = plan.clusters.iter().any(|cluster| has(&cluster.node_pools[0]) >= asked);
+                let expect = job["metadata"]["labels"][EXPECT_LABEL].as_str().expect("a label");
+                assert_eq!(expect == "Succeeded", holds, "seed {seed}: {text}");
+                *told.entry(expect.to_string()).or_default() += 1;
+            }
+        }
+        assert!(told["Waits"] >= 2 && told["Succeeded"] > 100, "{told:?}");
+    }
 }
