@@ -41,16 +41,36 @@ pub type SharedCellJob = Arc<CellJob>;
 pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJob>> {
     let Some(first) = held.cells.first() else { return asked };
     let is_same = |job: &Arc<CellJob>| (&job.vc, job.class) == (&first.virtual_cluster, first.priority);
-    if let Some(asked) = asked.filter(is_same) {
-        return Some(asked);
+    if asked.as_ref().is_some_and(is_same) {
+        return asked;
     }
     let ask = |group: &CellGroup| {
         let pods = group.places.iter().map(|place| (place.component.clone(), place.index)).collect();
         let request: GroupRequest = serde_json::from_value(group.request.clone()).ok()?;
         Some(CellGroupAsk { request, pods })
     };
-    let groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
-    let whole = groups.len() == 1;
+    let mut groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
+    let one_by_one = asked.filter(|asked| !asked.whole);
+    let whole = groups.len() == 1 && one_by_one.is_none();
+    if let Some(asked) = one_by_one {
+        let further = further(&asked, &groups);
+        groups.extend(further);
+    }
     let (vc, class) = (first.virtual_cluster.clone(), first.priority);
     Some(Arc::new(CellJob { vc, class, whole, groups }))
+}
+
+/// The groups of a run that wait for their cells, or have had them: requested as those that it has were.
+fn further(asked: &CellJob, has: &[CellGroupAsk]) -> Vec<CellGroupAsk> {
+    let Some(like) = has.first() else { return Vec::new() };
+    let is_known = |pod: &(String, i64)| has.iter().any(|group| group.pods.contains(pod));
+    let others = asked.groups.iter().filter(|ask| !ask.pods.iter().any(is_known));
+    let as_admitted = |ask: &CellGroupAsk| {
+        let affinity_group = ask.request.affinity_group.clone();
+        CellGroupAsk {
+            request: GroupRequest { affinity_group, ..like.request.clone() },
+            pods: ask.pods.clone(),
+        }
+    };
+    others.map(as_admitted).collect()
 }

@@ -1,5 +1,7 @@
 //! The lab's experiments and the faults around them, over the planner alone.
 
+mod edits;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
