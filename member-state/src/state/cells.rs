@@ -39,11 +39,10 @@ pub fn places(
         let replicas = usize::try_from(component.replicas).unwrap_or(0);
         nodes.insert(component.name.clone(), vec![String::new(); replicas]);
     }
-    let mut room =
-        Room { state, own: state.hold_named(name), taken: BTreeMap::new(), cells: BTreeSet::new() };
+    let given = || spec.cells.iter().flat_map(|group| &group.places).filter(|place| !place.node.is_empty());
+    let mut room = Room::new(state, state.hold_named(name), given());
     let (mut told, mut bad) = (None, BTreeSet::new());
-    let given = spec.cells.iter().flat_map(|group| &group.places).filter(|place| !place.node.is_empty());
-    for place in given {
+    for place in given() {
         let component = gang.components.iter().find(|component| component.name == place.component);
         let slot = usize::try_from(place.index)
             .ok()
@@ -72,11 +71,24 @@ struct Room<'a> {
     state: &'a MemberState,
     /// Current places of the reservation.
     own: Option<&'a Hold>,
+    /// Those that it releases: their capacity is available to the others.
+    released: Vec<&'a Place>,
     taken: BTreeMap<String, (fleet_resources::Resources, i64)>,
     cells: BTreeSet<(String, i32)>,
 }
 
-impl Room<'_> {
+impl<'a> Room<'a> {
+    fn new<'p>(
+        state: &'a MemberState,
+        own: Option<&'a Hold>,
+        given: impl Iterator<Item = &'p CellPlace> + Clone,
+    ) -> Self {
+        // A pod in a place counts by itself until it is gone.
+        let unused = own.into_iter().flat_map(|own| &own.places).filter(|own| own.occupant.is_none());
+        let released = unused.filter(|own| !given.clone().any(|given| is_same(own, given))).collect();
+        Self { state, own, released, taken: BTreeMap::new(), cells: BTreeSet::new() }
+    }
+
     fn take(&mut self, place: &CellPlace, shape: &fleet_placement::PodShape) -> Result<(), String> {
         for cell in &place.leaf_cells {
             if !self.cells.insert((place.node.clone(), *cell)) {
@@ -86,12 +98,7 @@ impl Room<'_> {
                 return Err(format!("leaf cell {cell} is held by reservation {other}"));
             }
         }
-        let held = |own: &&Place| {
-            own.component == place.component
-                && i64::try_from(own.index) == Ok(place.index)
-                && own.node == place.node
-        };
-        if self.own.is_some_and(|own| own.places.iter().any(|own| held(&own))) {
+        if self.own.is_some_and(|own| own.places.iter().any(|own| is_same(own, place))) {
             return Ok(());
         }
         let Some(node) = self.state.nodes().get(&place.node) else {
@@ -108,10 +115,8 @@ impl Room<'_> {
         used.add(&shape.requests);
         *pods += 1;
         let mut free = node.free();
-        // What the reservation releases in the same change is available to it.
-        let stays = |own: &Place| own.occupant.is_some();
-        let leaving = self.own.into_iter().flat_map(|own| &own.places).filter(|own| own.node == place.node);
-        leaving.filter(|own| !stays(own)).for_each(|own| free.add(&own.requests));
+        let released = self.released.iter().filter(|own| own.node == place.node);
+        released.for_each(|own| free.add(&own.requests));
         let short: Vec<String> = used
             .iter()
             .filter(|(name, asked)| free.get(name.as_str()) < *asked)
@@ -119,6 +124,10 @@ impl Room<'_> {
             .collect();
         if short.is_empty() { Ok(()) } else { Err(format!("it has too little free: {}", short.join(", "))) }
     }
+}
+
+fn is_same(own: &Place, given: &CellPlace) -> bool {
+    is_at(own, &given.component, given.index) && own.node == given.node
 }
 
 fn is_at(place: &Place, component: &str, index: i64) -> bool {

@@ -261,6 +261,26 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_stays_is_not_room_for_another_of_its_job() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 2"]));
+        state.apply_pod(&pod("older: gpu=2 node=n1"));
+        let mut job = asked("r", "u", &["w 2 2"], &["0 n1 0"]);
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
+        // Its pods do not exist yet, and the hub has found cells for another one.
+        job.spec.cells = cells(&["0 n1 0", "1 n1 1"]);
+        book.apply(&job, &mut state);
+        let refused = "the change was refused: node n1: it has too little free: nvidia.com/gpu";
+        assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad [\"n1\"]: {refused}"));
+        assert!(state.take_crowd().places.is_empty(), "nothing is promised twice");
+        // What it releases in the same change is.
+        job.spec.cells = cells(&["1 n1 1"]);
+        book.apply(&job, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"\", \"n1\"] bad []: cells held for 1 of 2 pods");
+    }
+
+    #[test]
     fn a_change_that_was_refused_is_held_when_its_cells_come_free() {
         let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
         let mut job = asked("r", "u", &["w 2 1"], &["1 n2 0"]);
