@@ -130,8 +130,9 @@ impl Book {
             return;
         }
         // Seen for the first time since the start, or created again under the same name.
-        if entry.hub_uid.is_none() && !entry.arrived && matches!(entry.verdict, Verdict::Held(_)) {
-            if entry.spec.cell_nodes.is_empty() {
+        if entry.hub_uid.is_none() && matches!(entry.verdict, Verdict::Held(_)) {
+            // A hold whose Work has arrived does not expire.
+            if entry.spec.cell_nodes.is_empty() && !entry.arrived {
                 self.heard.insert(name.clone());
             }
             self.change_cells(&name, Arc::new(reservation.spec.clone()), state);

@@ -300,6 +300,28 @@ mod tests {
     }
 
     #[test]
+    fn a_restarted_agent_holds_what_the_hub_has_asked_for_meanwhile() {
+        let (mut book, mut before) = (Book::default(), state(&["n1 1", "n2 1"]));
+        let mut job = asked("r", "u", &["w 2 1"], &["0 n1 0"]);
+        book.apply(&job, &mut before);
+        plan(&mut book, &mut before);
+        let Verdict::Held(status) = book.entries["r"].verdict.clone() else { panic!("it is held") };
+        let mut copy = job.clone();
+        copy.status = Some(status);
+        for work_first in [false, true] {
+            let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+            book.recover(&copy, &mut state);
+            if work_first {
+                let binding = job.spec.binding.uid.clone();
+                book.consume(&binding, job.spec.epoch);
+            }
+            job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
+            book.apply(&job, &mut state);
+            assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
+        }
+    }
+
+    #[test]
     fn a_preempted_pod_leaves_its_cells_and_the_hub_is_told_when_it_is_gone() {
         let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
         let mut job = asked("r", "u", &["w 2 1"], &[]);
