@@ -156,7 +156,7 @@ impl Book {
         self.unmet.remove(name);
         if entry.spec.cells == spec.cells {
             // An earlier change was taken back.
-            if cells::settle(entry) {
+            if cells::settle(entry, name, state) {
                 self.due.insert(name.to_owned());
             }
             return;

@@ -130,6 +130,11 @@ fn is_same(own: &Place, given: &CellPlace) -> bool {
     is_at(own, &given.component, given.index) && own.node == given.node
 }
 
+fn has_cells(own: &Place, given: &CellPlace) -> bool {
+    let cells = |cells: &[i32]| cells.iter().copied().collect::<BTreeSet<i32>>();
+    cells(&own.leaf_cells) == cells(&given.leaf_cells)
+}
+
 fn is_at(place: &Place, component: &str, index: i64) -> bool {
     place.component == component && i64::try_from(place.index) == Ok(index)
 }
@@ -183,6 +188,36 @@ impl MemberState {
         pods.filter(|(_, pod)| !pod.deleting && !pod.evicting)
             .map(|(key, pod)| (key.clone(), pod.uid.clone()))
             .collect()
+    }
+
+    /// Of a reservation's places: pods leave the cells that `spec` has no more, and those that `held`, which the places
+    /// follow, has preempted; all others stay. Returns the pods that are still on cells which `spec` has no more.
+    pub fn leave_cells(&mut self, name: &str, held: &ReservationSpec, spec: &ReservationSpec) -> Vec<String> {
+        let Some(hold) = self.holds.get(name) else { return Vec::new() };
+        let preempted = || held.cells.iter().filter(|group| group.preempted.is_some());
+        let given = || spec.cells.iter().flat_map(|group| &group.places);
+        let stays = |own: &Place| {
+            own.leaf_cells.is_empty() || given().any(|given| is_same(own, given) && has_cells(own, given))
+        };
+        let is_taken =
+            |own: &Place| !stays(own) && (own.occupant.is_some() || self.released_to(hold, own).is_some());
+        let mut there = Vec::new();
+        let mut leaving = Vec::with_capacity(hold.places.len());
+        for own in &hold.places {
+            if is_taken(own) {
+                there.push(format!("{}-{}", own.component, own.index));
+            }
+            let places = || preempted().flat_map(|group| &group.places);
+            leaving.push(is_taken(own) || places().any(|place| is_at(own, &place.component, place.index)));
+        }
+        if leaving.contains(&true) {
+            self.leaving.insert(name.to_owned());
+        } else {
+            self.leaving.remove(name);
+        }
+        let places = self.holds.get_mut(name).into_iter().flat_map(|hold| &mut hold.places);
+        places.zip(leaving).for_each(|(place, leaving)| place.leaving = leaving);
+        there
     }
 
     /// The pod that the member's own scheduler is about to bind to the place.

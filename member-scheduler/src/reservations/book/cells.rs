@@ -96,7 +96,8 @@ pub(super) fn aside(
 }
 
 /// The hub has changed the cells of a running job: more cells, or fewer after pods have ended. Cells that
-/// cannot be provided are not held, and the answer names them; held cells stay. Returns whether the answer changed.
+/// cannot be provided are not held, and the answer names them; held cells stay. A pod that is still on cells which the
+/// change takes from it leaves them first: until it is gone they are nobody else's. Returns whether the answer changed.
 pub(super) fn change(
     entry: &mut ReservationEntry,
     name: &str,
@@ -105,7 +106,16 @@ pub(super) fn change(
 ) -> bool {
     let Verdict::Held(status) = &mut entry.verdict else { return false };
     let Ok(gang) = convert::gang(&spec.components) else { return false };
-    match cells::places(spec, &gang, name, state) {
+    let there = state.leave_cells(name, &entry.spec, spec);
+    let places = match there.is_empty() {
+        true => cells::places(spec, &gang, name, state),
+        false => {
+            let message =
+                format!("pods that are still on cells which it takes from them: {}", there.join(", "));
+            Err(cells::NoCells { message, bad: Default::default() })
+        }
+    };
+    match places {
         Ok(mut nodes) => {
             // Pods without cells stay where they are.
             let kept = spec
@@ -138,7 +148,8 @@ pub(super) fn change(
 const REFUSED_CHANGE: &str = "the change was refused: ";
 
 /// The hub asks for what is held: no earlier change of it is open. Returns whether the answer changed.
-pub(super) fn settle(entry: &mut ReservationEntry) -> bool {
+pub(super) fn settle(entry: &mut ReservationEntry, name: &str, state: &mut MemberState) -> bool {
+    state.leave_cells(name, &entry.spec, &entry.spec);
     let Verdict::Held(status) = &mut entry.verdict else { return false };
     let Ok(gang) = convert::gang(&entry.spec.components) else { return false };
     if !status.message.as_ref().is_some_and(|message| message.starts_with(REFUSED_CHANGE)) {
@@ -297,6 +308,63 @@ mod tests {
         book.remove("other", &mut state);
         book.look_at_cells(&mut state);
         assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
+    }
+
+    #[test]
+    fn a_pod_leaves_the_cells_that_a_change_takes_from_it_before_others_get_them() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        let mut job = asked("r", "u", &["w 2 1"], &["0 n1 0", "1 n2 0"]);
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        let run = |state: &mut MemberState, name: &str, uid: &str, rest: &str| {
+            state.apply_pod(&pod(&format!("{name}: component=w gpu=1 reservation=r uid={uid} {rest}")));
+        };
+        run(&mut state, "w-0", "0", "node=n1 phase=Running");
+        run(&mut state, "w-1", "1", "node=n2 phase=Running");
+        let held = "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods";
+        // The hub withdraws what it had been refused before, while the pod has got it after all.
+        job.spec.cells = cells(&["0 n1 0"]);
+        book.apply(&job, &mut state);
+        let refused = "the change was refused: pods that are still on cells which it takes from them: w-1";
+        assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"n2\"] bad []: {refused}"));
+        assert_eq!(state.leaving_pods(), [(key("w-1"), "1".to_owned())]);
+        // It takes the withdrawal back.
+        job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
+        book.apply(&job, &mut state);
+        assert_eq!((told(&book, "r").as_str(), state.leaving_pods()), (held, Vec::new()));
+        // It withdraws again, and gives the cell to another job.
+        job.spec.cells = cells(&["0 n1 0"]);
+        book.apply(&job, &mut state);
+        state.set_evicting(&key("w-1"), true);
+        book.apply(&asked("s", "v", &["w 1 1"], &["0 n2 0"]), &mut state);
+        plan(&mut book, &mut state);
+        let by = "Refused [] bad [\"n2\"]: node n2: leaf cell 0 is held by reservation r";
+        assert_eq!(told(&book, "s"), by);
+        // The pod is gone, and made again: it waits for its cells.
+        state.remove_pod(&key("w-1"));
+        run(&mut state, "w-1", "2", "");
+        book.look_at_cells(&mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
+        book.apply(&asked("t", "x", &["w 1 1"], &["0 n2 0"]), &mut state);
+        plan(&mut book, &mut state);
+        assert!(told(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", told(&book, "t"));
+    }
+
+    #[test]
+    fn other_cells_for_a_pod_that_runs_are_held_when_it_has_left_the_old_ones() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 2"]));
+        let mut job = asked("r", "u", &["w 1 1"], &["0 n1 0"]);
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        state.apply_pod(&pod("w-0: component=w gpu=1 reservation=r uid=0 node=n1 phase=Running"));
+        job.spec.cells = cells(&["0 n1 1"]);
+        book.apply(&job, &mut state);
+        let leaf_cells =
+            |state: &MemberState| state.hold_named("r").expect("held").places[0].leaf_cells.clone();
+        assert_eq!((leaf_cells(&state), state.leaving_pods().len()), (vec![0], 1));
+        state.remove_pod(&key("w-0"));
+        book.look_at_cells(&mut state);
+        assert_eq!((leaf_cells(&state), state.leaving_pods().len()), (vec![1], 0));
     }
 
     #[test]
