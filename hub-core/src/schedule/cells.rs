@@ -29,7 +29,7 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     events,
     intents::Intents,
-    planner::{CellJob, CellNodes, Waiting},
+    planner::{CellJob, CellNodes, Held, Waiting},
     virtual_clusters::Valid,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -126,6 +126,14 @@ impl Scheduler {
             )));
         }
         Ok(())
+    }
+
+    /// Whether the virtual cluster that a run was admitted to still admits it, whatever its job names by now.
+    pub(super) fn admits_run(&self, key: &Key, held: &Held) -> bool {
+        held.cells.first().is_none_or(|first| {
+            let access = self.cell_access.get(&first.virtual_cluster);
+            access.is_none_or(|access| access.admit(&first.virtual_cluster, &key.0, first.priority).is_ok())
+        })
     }
 
     /// The virtual cluster that the job's leaf of the quota tree names.

@@ -413,6 +413,43 @@ fn a_deleted_deployment_counts_until_its_work_is_gone() {
 }
 
 #[test]
+fn pods_of_a_job_whose_class_is_edited_get_cells_while_its_run_is_admitted() {
+    for (guaranteed, nodes) in [("default", ["", "n"]), ("other", ["", ""])] {
+        let mut stage = Stage::new();
+        let mut two = job("first");
+        two["spec"]["parallelism"] = 2.into();
+        two["spec"]["completions"] = 2.into();
+        two["metadata"]["annotations"] = json!({names::GANG_ALLOCATION_ANNOTATION: "false"});
+        two["metadata"]["labels"][names::CLASS_LABEL] = "test".into();
+        stage.submit_as("first", two.clone());
+        let asked = only(stage.pass());
+        let (place, _) = stage.start("first", &asked);
+        let mut configuration = stage.world.cell_configurations.values().next().expect("one").clone();
+        let mut spec = json!(configuration.spec);
+        spec["access"] = json!({"vc": {"guaranteedNamespaces": [guaranteed]}});
+        configuration.spec = read(spec);
+        configuration.metadata.generation = Some(2);
+        stage.observe(Observation::CellConfiguration(Change::Apply(configuration)));
+        stage.configure();
+        two["metadata"]["labels"][names::CLASS_LABEL] = "oppo".into();
+        let kind = kinds::known("batch/v1", "Job").expect("a kind");
+        stage.observe(Observation::Object(kind, Change::Apply(read(two))));
+        let mut ended = stage.world.reservations[&place].clone();
+        ended.status =
+            Some(read(json!({"phase": "Reserved", "nodes": {"job": ["n", ""]}, "ended": {"job": [0]}})));
+        stage.observe(Observation::Reservation(Change::Apply(ended)));
+        stage.look("first");
+        let regroup: Vec<Write> = stage.pass().into_iter().filter(|write| write.name == place.1).collect();
+        let Verb::Merge(patch) = only(regroup).verb else { panic!("a patch") };
+        let places = patch["spec"]["cells"].as_array().into_iter().flatten().map(|group| &group["places"][0]);
+        let found = places.map(|place| (place["index"].as_i64(), place["node"].as_str().unwrap_or_default()));
+        let found: BTreeMap<_, _> = found.collect();
+        let on = |index: i64| found.get(&Some(index)).copied().unwrap_or_default();
+        assert_eq!([on(0), on(1)], nodes, "{patch}");
+    }
+}
+
+#[test]
 fn cells_whose_write_was_refused_are_written_again() {
     let mut stage = Stage::new();
     stage.submit("first");
