@@ -88,6 +88,17 @@ pub struct Ledger {
     used: Vec<i64>,
     held: Vec<i64>,
     firm: Vec<i64>,
+    state: State,
+}
+
+/// Counts changes of use. It tells states apart and is no part of them: a search restores the ledger but not this.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct State(u64);
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("_")
+    }
 }
 
 impl Ledger {
@@ -100,6 +111,7 @@ impl Ledger {
             used: vec![0; cells],
             held: vec![0; cells],
             firm: vec![0; cells],
+            state: State::default(),
         };
         ledger.hold_kept();
         ledger
@@ -107,6 +119,11 @@ impl Ledger {
 
     pub fn tree(&self) -> &Arc<QuotaTree> {
         &self.tree
+    }
+
+    /// It differs after each change of use.
+    pub(crate) fn state(&self) -> State {
+        self.state
     }
 
     pub fn job(&self, id: &JobId) -> Option<&AdmittedJob> {
@@ -271,11 +288,16 @@ impl Ledger {
     /// Some limit of its path is below the job's request: as the tree is, the job never starts, whichever limit
     /// stops it first today.
     pub(crate) fn is_hopeless(&self, leaf: NodeId, request: &Request, preemptible: bool) -> bool {
-        let firm = |bound: &usize| *bound >= self.used.len();
-        // Above a node that keeps back part of its min, a job may add less than it requests.
-        let here = |bound: &usize| !self.tree.keeps_back() || self.node_of(*bound) == leaf;
-        let mut bounds = self.bounds_of(leaf, request).into_iter();
-        bounds.any(|bound| here(&bound) && !(preemptible && firm(&bound)) && self.is_beyond(bound, request))
+        self.tree.path_to_root(leaf).any(|node| {
+            // Above a node that keeps back part of its min, a job may add less than it requests.
+            let counts = !self.tree.keeps_back() || node == leaf;
+            let beyond = |r: usize| {
+                let cell = self.tree.cell(node, r);
+                self.is_beyond(cell, request)
+                    || (!preemptible && self.is_beyond(self.firm_bound(cell), request))
+            };
+            counts && request.amounts.iter().any(|(r, _)| beyond(*r))
+        })
     }
 
     /// The first limit that the request exceeds even if nothing else is used.
@@ -364,6 +386,7 @@ impl Ledger {
 
     /// `sign` is 1 to add and -1 to release.
     fn change(&mut self, leaf: NodeId, request: &Request, preemptible: bool, sign: i64) {
+        self.state.0 += 1;
         let tree = Arc::clone(&self.tree);
         for (r, amount) in &request.amounts {
             let mut delta = sign * amount;

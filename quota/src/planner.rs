@@ -16,6 +16,7 @@ mod holds;
 mod index;
 mod pass;
 mod preemption;
+mod searches;
 mod starts;
 mod state;
 mod watches;
@@ -58,6 +59,7 @@ impl Planner {
             index: Index::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
+            unclaimed: BTreeSet::new(),
             preemptors: BTreeSet::new(),
             searched: BTreeSet::new(),
             backoffs: Backoffs::default(),

@@ -11,21 +11,22 @@
 //! victims that are not needed, and restores the ledger.
 
 mod candidates;
+mod lineup;
 mod rights;
 mod search;
 mod stability;
 mod worth;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::Places;
+use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
 use crate::queues::WaitingJob;
 use rights::own_candidates;
-use search::{Protected, Released, Search};
+use search::{Released, Search};
 
+pub(crate) use lineup::Lineups;
 pub(crate) use rights::{Rights, lends_min};
 pub(crate) use search::{Goal, Known, Searched, VictimSet};
 
@@ -44,30 +45,35 @@ pub(crate) fn search(
     places: &mut dyn Places,
     preemptor: &WaitingJob,
     known: Known,
+    lineups: &Lineups,
     goals: &[Goal],
 ) -> Searched {
-    let request = ledger.tree().request(&preemptor.request);
-    let tree = Arc::clone(ledger.tree());
-    let mut search = Search {
-        tree,
-        ledger,
-        places,
-        preemptor,
-        request,
-        known,
-        by_leaf: BTreeMap::new(),
-        guaranteed: Vec::new(),
-        shares: Vec::new(),
-        spared: Vec::new(),
-        protected: Protected::default(),
-    };
+    let mut search = Search::new(ledger, places, preemptor, known, lineups);
     let found = search.best(goals);
     // Places of ended jobs may count twice until a report shows them. Victims must help without those; otherwise
     // the search is repeated once the report is there.
     let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
-    let (protected, again_ms) = (search.protected.first(), search.protected.again_ms());
-    let is_behind = search.protected.for_work();
-    Searched { found: found.map(|(_, found)| found), protected, again_ms, is_behind }
+    Searched { found: found.map(|(_, found)| found), ..search.without_result() }
+}
+
+/// The result of [`search`], if it is plain without a search: quota is short, and no right leads to a first victim,
+/// whichever the cluster. That is how most searches end where leaves preempt by share.
+pub(crate) fn rule_out(
+    ledger: &mut Ledger,
+    places: &mut dyn Places,
+    preemptor: &WaitingJob,
+    known: Known,
+    lineups: &Lineups,
+) -> Option<Searched> {
+    let (leaf, priority, age) = (preemptor.leaf, preemptor.priority, preemptor.enqueued_at_ms);
+    if !known.ending.is_empty() || Rights::within(ledger, leaf, priority, age) {
+        return None;
+    }
+    let mut search = Search::new(ledger, places, preemptor, known, lineups);
+    let lack = search.lack_of_quota()?;
+    search.compute_rights();
+    let nowhere = Goal { cluster: ClusterName::new(""), preemptors: Vec::new(), gone: Vec::new() };
+    search.next(&nowhere, &lack).is_none().then(|| search.without_result())
 }
 
 /// The cost of a set of victims: the highest priority among them, the work lost, their number.
@@ -227,14 +233,16 @@ impl<'s> Search<'s> {
         (cost, found)
     }
 
-    fn own_in_order(&mut self) -> Vec<AdmittedJob> {
-        let ids: BTreeSet<JobId> =
-            own_candidates(self.ledger, self.preemptor).map(|job| job.id.clone()).collect();
-        self.visit(self.preemptor.leaf);
-        let jobs = self.by_leaf.get(&self.preemptor.leaf).into_iter().flatten();
-        jobs.filter(|job| ids.contains(&job.id) && !self.known.ending.contains(&job.id))
-            .filter(|job| !self.is_protected(job) && !self.just_started(job))
-            .cloned()
-            .collect()
+    fn own_in_order(&self) -> Vec<AdmittedJob> {
+        let ids: BTreeSet<&JobId> = own_candidates(self.ledger, self.preemptor).map(|job| &job.id).collect();
+        let jobs = self.lineup(self.preemptor.leaf);
+        let own = jobs.iter().filter(|standing| {
+            let id = &standing.job.id;
+            ids.contains(id)
+                && !self.known.ending.contains(id)
+                && !self.is_protected(standing)
+                && !self.just_started(standing)
+        });
+        own.map(|standing| standing.job.clone()).collect()
     }
 }

@@ -217,7 +217,7 @@ impl Planner {
         for cluster in places.could_hold(&job) {
             let visitor = Visitor::of(&job, &request, now_ms, &self.holds);
             let claimed = self.holds.is_claimed(&self.ledger, &visitor, &cluster);
-            let (by_places, waits_for) = places_start(&job, &cluster, now_ms, places);
+            let (by_places, waits_for) = places_start(&job, &cluster, 0, now_ms, places);
             let start = by_places.max(by_quota);
             if start == Start::Unforeseen || (past.given_up > 0 && start == Start::Unknown) {
                 continue;
@@ -286,12 +286,13 @@ impl Planner {
     /// Gives up claims whose time is over, or whose start is no longer in sight.
     pub(super) fn end_claims(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let due = self.holds.claims.values().filter(|claim| claim.recompute_ms <= now_ms);
-        let due: Vec<(NodeId, JobId, ClusterName)> =
-            due.map(|claim| (claim.leaf, claim.job.clone(), claim.cluster.clone())).collect();
-        for (leaf, id, cluster) in due {
+        let due: Vec<(NodeId, JobId, ClusterName, usize)> = due
+            .map(|claim| (claim.leaf, claim.job.clone(), claim.cluster.clone(), claim.waits_for.len()))
+            .collect();
+        for (leaf, id, cluster, near) in due {
             let Some(job) = self.queues.get(&id).cloned() else { continue };
             let by_quota = self.quota_start(&job, now_ms, places);
-            let (by_places, waits_for) = places_start(&job, &cluster, now_ms, places);
+            let (by_places, waits_for) = places_start(&job, &cluster, near, now_ms, places);
             let start = by_places.max(by_quota);
             let Some(claim) = self.holds.claims.get_mut(&leaf) else { continue };
             if start != Start::Unforeseen && claim.until_ms > now_ms {
@@ -387,11 +388,46 @@ fn end_of(id: &JobId, ending: &BTreeSet<JobId>, now_ms: i64, places: &dyn Places
     }
 }
 
+/// The smallest number of ends, of so many, after which it fits: more ends never make it worse. It is sought near the
+/// last answer, because jobs end one by one, and a question about few other jobs than the last one is cheap.
+fn first_that_fits(all: usize, near: usize, mut fits: impl FnMut(usize) -> bool) -> Option<usize> {
+    let (mut high, mut step) = (near.min(all), 1);
+    let mut low;
+    if fits(high) {
+        while high > 0 && fits(high.saturating_sub(step)) {
+            high = high.saturating_sub(step);
+            step *= 2;
+        }
+        low = if high == 0 { 0 } else { high.saturating_sub(step) + 1 };
+    } else {
+        loop {
+            if high == all {
+                return None;
+            }
+            (low, high) = (high + 1, (high + step).min(all));
+            step *= 2;
+            if fits(high) {
+                break;
+            }
+        }
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
+}
+
 /// When the gang will fit in the cluster, by the known ends of the jobs there, and the jobs whose places that
-/// takes; all jobs if that cannot be known.
+/// takes; all jobs if that cannot be known. `near`: how many these were before.
 fn places_start(
     job: &WaitingJob,
     cluster: &ClusterName,
+    near: usize,
     now_ms: i64,
     places: &mut dyn Places,
 ) -> (Start, Vec<JobId>) {
@@ -404,19 +440,10 @@ fn places_start(
         .collect();
     ends.sort_unstable();
     let gone: Vec<JobId> = ends.iter().map(|(_, id)| id.clone()).collect();
-    if !places.fits_without(&[job], cluster, &gone) {
+    let fits_after = |count: usize| places.fits_without(&[job], cluster, &gone[..count]);
+    let Some(low) = first_that_fits(gone.len(), near, fits_after) else {
         return (Start::Unforeseen, running);
-    }
-    // The smallest number of first ends after which it fits: more ends never make it worse.
-    let (mut low, mut high) = (0, gone.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if places.fits_without(&[job], cluster, &gone[..middle]) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
+    };
     let start = if low == 0 { Start::At(now_ms) } else { ends[low - 1].0 };
     let waits_for = if start == Start::Unknown { gone } else { gone[..low].to_vec() };
     (start, waits_for)
@@ -440,6 +467,26 @@ impl Claiming {
             match self.idled.iter_mut().find(|(known, _)| known == r) {
                 Some((_, sum)) => *sum += idle_ms,
                 None => self.idled.push((*r, idle_ms)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_that_fits;
+
+    #[test]
+    fn the_first_that_fits_is_found_from_wherever_the_search_begins() {
+        for all in 0..12 {
+            for first in 0..=all + 1 {
+                for near in 0..14 {
+                    let found = first_that_fits(all, near, |count| {
+                        assert!(count <= all);
+                        count >= first
+                    });
+                    assert_eq!(found, (first <= all).then_some(first), "{all} {first} {near}");
+                }
             }
         }
     }

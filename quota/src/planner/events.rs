@@ -97,6 +97,7 @@ impl Planner {
         if let Some(leaf) = claim {
             self.holds.claims.remove(&leaf);
             self.watches.claim_again(leaf);
+            self.unclaimed.extend(self.queues.lines().map(|(leaf, _)| leaf));
         }
         if preempted || claim.is_some() {
             self.version += 1;

@@ -1,5 +1,6 @@
 //! Why a job waits, on demand, and which reasons have changed.
 
+use super::holds::Visitor;
 use super::state::Planner;
 use crate::ledger::JobId;
 use crate::plan::{Decision, Outcome, Plan, WaitReason};
@@ -116,7 +117,9 @@ impl Planner {
 
     /// Reports the classes whose reason has changed in kind.
     pub(super) fn tell(&mut self, now_ms: i64, plan: &mut Plan) {
-        for leaf in std::mem::take(&mut self.touched) {
+        let mut leaves = std::mem::take(&mut self.touched);
+        leaves.append(&mut self.unclaimed);
+        for leaf in leaves {
             let Some(line) = self.queues.line_of(leaf) else { continue };
             let changed: Vec<(OrderKey, Option<ReasonKind>)> = line
                 .fronts
@@ -124,12 +127,17 @@ impl Planner {
                 .filter_map(|(key, id)| {
                     let class = self.queues.class(*id)?;
                     let kind = self.kind(line, class, key);
+                    let kind = self.still_claimed(class, key, kind.as_ref(), now_ms).or(kind);
                     let same = self.same_cause(class.told.as_ref(), kind.as_ref(), now_ms);
                     (!same).then(|| (key.clone(), kind))
                 })
                 .collect();
             for (key, kind) in changed {
-                let reason = kind.is_some().then(|| self.reason(&key.id)).flatten();
+                let reason = match &kind {
+                    Some(ReasonKind::Kept(holder)) => Some(WaitReason::Claimed { holder: holder.clone() }),
+                    Some(_) => self.reason(&key.id),
+                    None => None,
+                };
                 if let Some(class) = self.queues.class_of(&key.id).and_then(|id| self.queues.class_mut(id)) {
                     class.told = kind;
                 }
@@ -138,6 +146,26 @@ impl Planner {
                 }
             }
         }
+    }
+
+    /// A class that waits for a claim still does when use has grown to the limit again: what becomes free there is
+    /// reserved for the claim, until it ends.
+    fn still_claimed(
+        &self,
+        class: &Class,
+        key: &OrderKey,
+        kind: Option<&ReasonKind>,
+        now_ms: i64,
+    ) -> Option<ReasonKind> {
+        let Some(ReasonKind::Kept(told)) = &class.told else { return None };
+        let node = match kind {
+            Some(ReasonKind::Quota { bound }) => Some(self.ledger.node_of(*bound)),
+            None | Some(ReasonKind::Place) => None,
+            _ => return None,
+        };
+        let job = self.queues.get(&key.id)?;
+        let visitor = Visitor::of(job, &class.request, now_ms, &self.holds);
+        self.holds.claimed_at(&self.ledger, &visitor, told, node).map(ReasonKind::Kept)
     }
 
     /// Whether a class still waits for what was reported last. Where use is near a limit, what is left free under it

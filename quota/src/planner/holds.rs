@@ -291,6 +291,22 @@ impl Holds {
         })
     }
 
+    /// The holder of a claim that holds the visitor back and reserves what becomes free at this node, or anywhere:
+    /// `known`, if it still does.
+    pub fn claimed_at(
+        &self,
+        ledger: &Ledger,
+        visitor: &Visitor,
+        known: &JobId,
+        node: Option<NodeId>,
+    ) -> Option<JobId> {
+        let at = |leaf: NodeId| node.is_none_or(|node| ledger.tree().is_below(leaf, node));
+        let claims =
+            || self.claims_on(ledger, visitor).filter(|claim| at(claim.leaf)).map(|claim| &claim.job);
+        let holder = claims().find(|job| *job == known).or_else(|| claims().next());
+        holder.cloned()
+    }
+
     /// Whether the holders' reservations in the cluster still fit after the visitor's places are taken.
     ///
     /// # Errors

@@ -14,10 +14,10 @@ use super::state::Planner;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
-use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
+use crate::queues::{Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
-use crate::victims::{Goal, Known, Rights, Searched, VictimSet, search};
+use crate::victims::{Rights, Searched, VictimSet};
 
 /// Changes of the ledger that last only for the search.
 #[derive(Default)]
@@ -34,11 +34,6 @@ struct Preemptors {
     /// Some classes were left out because they were searched already.
     left_out: bool,
 }
-
-/// Preemptions by share in this time are counted, in the whole tree.
-const SHARE_WINDOW_MS: i64 = 6 * 3_600_000;
-/// From so many of them on, jobs that would lose much work are spared for a while.
-const SHARE_BURST: usize = 20;
 
 impl Planner {
     /// Searches victims for the jobs that may preempt, one after the other. A search without a result is repeated
@@ -64,6 +59,13 @@ impl Planner {
         for preemptor in self.holds.preemptor_ids() {
             self.suppose(&preemptor, now_ms, &mut supposed);
         }
+        let mut round = self.begin_round(now_ms);
+        if self.rules_all_out(&lines, &mut round, limits, places) {
+            // In whichever order they were searched, none would find more.
+            plan.more |= left_out;
+            self.searched.clear();
+            return self.settle_preemptions(false, supposed, places, plan);
+        }
         let mut contest = Contest::open(self.ledger.tree());
         for leaf in lines.keys() {
             contest.set(&self.ledger, *leaf, self.next_preemptor(&lines, *leaf, now_ms));
@@ -83,7 +85,7 @@ impl Planner {
                 None => {
                     limits.searches -= 1;
                     self.searched.insert(class);
-                    let searched = self.search_for(&id, now_ms, places);
+                    let searched = self.search_for(class, &id, &mut round, places);
                     self.note_behind(&id, &searched, now_ms);
                     searched
                 }
@@ -126,7 +128,7 @@ impl Planner {
     }
 
     /// Records since when the job could have preempted by share, but for the work lost.
-    fn note_behind(&mut self, id: &JobId, searched: &Searched, now_ms: i64) {
+    pub(super) fn note_behind(&mut self, id: &JobId, searched: &Searched, now_ms: i64) {
         if searched.is_behind && searched.found.is_none() {
             self.behind.entry(id.clone()).or_insert(now_ms);
         } else {
@@ -135,7 +137,13 @@ impl Planner {
     }
 
     /// Records a search without victims.
-    fn miss(&mut self, class: ClassId, leaf: NodeId, searched: Searched, known: Option<Missed>) -> Missed {
+    pub(super) fn miss(
+        &mut self,
+        class: ClassId,
+        leaf: NodeId,
+        searched: Searched,
+        known: Option<Missed>,
+    ) -> Missed {
         let Searched { found, protected, again_ms, .. } = searched;
         self.protections.extend(again_ms);
         if protected.is_some() {
@@ -174,7 +182,7 @@ impl Planner {
     }
 
     /// The class's last search, if nothing has changed since.
-    fn missed(&self, class: ClassId) -> Option<Missed> {
+    pub(super) fn missed(&self, class: ClassId) -> Option<Missed> {
         self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
     }
 
@@ -228,16 +236,17 @@ impl Planner {
                 break;
             }
             // A job that could never run does not preempt, whatever stopped it last.
-            let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
+            let beyond = || self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
             let stopped =
-                !beyond && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
-            let may = stopped
-                && self.queues.get(&front.id).is_some_and(|job| {
-                    Rights::reclaim(&self.ledger, leaf, &class.request)
-                        || Rights::within(&self.ledger, job)
-                        || shares.as_mut().is_some_and(|shares| self.may_share(leaf, &class.request, shares))
-                });
-            if may {
+                || !beyond() && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
+            // Nothing has changed since it had a right.
+            let searched = class.missed.as_ref();
+            let known = searched.is_some_and(|missed| missed.version == self.version && !missed.fits_behind);
+            let has_right = known
+                || (Rights::reclaim(&self.ledger, leaf, &class.request)
+                    || Rights::within(&self.ledger, leaf, front.priority.0, front.enqueued_at_ms)
+                    || shares.as_mut().is_some_and(|shares| self.may_share(leaf, &class.request, shares)));
+            if has_right && (known || stopped()) {
                 found.push(*id);
             }
             if line.policy.blocks(front.priority.0) {
@@ -283,16 +292,9 @@ impl Planner {
         leaf: NodeId,
         now_ms: i64,
     ) -> Option<Candidate> {
-        let classes = lines.get(&leaf)?.iter();
-        let fronts = classes.filter_map(|id| Some((*id, self.queues.class(*id)?)));
         let line = self.queues.line_of(leaf)?;
-        let (id, class, front) = fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(
-            |(_, class, front)| {
-                line.blocked_by_aside(front).is_none()
-                    && !self.backs_off(class, front, now_ms)
-                    && !self.is_behind_evicted(leaf, front)
-            },
-        )?;
+        let classes = lines.get(&leaf)?.iter();
+        let (id, class, front) = classes.filter_map(|id| self.preempting(line, *id, now_ms)).next()?;
         Some(Candidate {
             class: id,
             job: front.clone(),
@@ -300,6 +302,21 @@ impl Planner {
             preemptible: class.key.preemptible,
             borrower: !self.ledger.inside_min(leaf, &class.request),
         })
+    }
+
+    /// The class and its first job, if that may preempt now.
+    pub(super) fn preempting(
+        &self,
+        line: &Line,
+        id: ClassId,
+        now_ms: i64,
+    ) -> Option<(ClassId, &Class, &OrderKey)> {
+        let class = self.queues.class(id)?;
+        let front = class.front()?;
+        let may = line.blocked_by_aside(front).is_none()
+            && !self.backs_off(class, front, now_ms)
+            && !self.is_behind_evicted(class.key.leaf, front);
+        may.then_some((id, class, front))
     }
 
     /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again.
@@ -354,49 +371,6 @@ impl Planner {
         let (preemptors, mut gone) = self.holds.preemptors_in(&cluster, None);
         gone.retain(|id| *id != job.id);
         preemptors.is_empty() || places.fits_without(&preemptors, &cluster, &gone)
-    }
-
-    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Searched {
-        let Some(job) = self.queues.get(id).cloned() else { return Searched::default() };
-        let request = self.ledger.tree().request(&job.request);
-        let holds = std::mem::take(&mut self.holds);
-        let visitor = Visitor::of(&job, &request, now_ms, &holds);
-        let open: Vec<ClusterName> = places
-            .could_hold(&job)
-            .into_iter()
-            .filter(|cluster| holds.may_preempt_in(cluster))
-            .filter(|cluster| !holds.is_claimed(&self.ledger, &visitor, cluster))
-            .collect();
-        let goals: Vec<Goal> = open
-            .into_iter()
-            .map(|cluster| {
-                let (preemptors, gone) = holds.preemptors_in(&cluster, Some(id));
-                Goal { cluster, preemptors, gone }
-            })
-            .collect();
-        let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
-        let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
-        let (started, fresh) = (&self.started, &self.fresh);
-        while self.shared.front().is_some_and(|at_ms| at_ms.saturating_add(SHARE_WINDOW_MS) <= now_ms) {
-            self.shared.pop_front();
-        }
-        let saves_work = self.shared.len() >= SHARE_BURST;
-        let (behind_since_ms, given) = (self.behind.get(id).copied(), &self.given);
-        let leaves_room = &room;
-        let known = Known {
-            ending: &ending,
-            started,
-            fresh,
-            saves_work,
-            behind_since_ms,
-            given,
-            now_ms,
-            leaves_room,
-        };
-        let found = search(&mut self.ledger, places, &job, known, &goals);
-        drop(goals);
-        self.holds = holds;
-        found
     }
 
     /// Victims that this plan has started are not evicted: their starts are taken back.

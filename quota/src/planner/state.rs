@@ -31,6 +31,8 @@ pub struct Planner {
     pub(super) dirty: BTreeSet<NodeId>,
     /// Leaves whose reasons may have changed in kind.
     pub(super) touched: BTreeSet<NodeId>,
+    /// Leaves whose jobs may have waited for a claim that has ended.
+    pub(super) unclaimed: BTreeSet<NodeId>,
     /// Leaves that may have a job with a right to preempt.
     pub(super) preemptors: BTreeSet<NodeId>,
     /// Classes already searched since the limit on searches was reached.

@@ -66,6 +66,26 @@ fn a_claim_keeps_quota_too() {
 }
 
 #[test]
+fn who_waits_for_a_claim_is_told_so_once() {
+    let mut fleet = Fleet::new("root 4-4; a 0-4 @max-bypass=0s; b 0-4; c 3-4", "east 100");
+    fleet.run("r1", "b", 3, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    fleet.end("r1");
+    fleet.submit("s2", "b", 2, 0);
+    assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
+    // Inside min the claim holds nobody back: the root is full again.
+    fleet.submit("m", "c", 3, 0);
+    assert_eq!(fleet.plan(), ["m starts on east"]);
+    fleet.end("s1");
+    assert_eq!(fleet.plan(), [""; 0], "what is free is too little, and the claim's");
+    fleet.end("m");
+    assert_eq!(fleet.plan(), ["big starts on east", "s2 waits: InsufficientQuotaInParent"]);
+}
+
+#[test]
 fn a_borrowers_claim_does_not_hold_back_who_is_inside_min() {
     let mut fleet = Fleet::new("root 100-100; a 0-100 @max-bypass=0s; b 4-100", "east 4");
     fleet.run("r1", "b", 2, 0, "east");

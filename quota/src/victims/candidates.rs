@@ -1,14 +1,38 @@
 //! Candidates for preemption by reclaim and by share, best victim first.
 
+use std::rc::Rc;
+
+use super::lineup::Standing;
 use super::rights::{Rights, attribute, lends_min};
-use super::search::{Goal, Lack, MayPreempt, Search, VictimOrder};
+use super::search::{Goal, Lack, Search};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
-use crate::tree::{JOBS, NodeId, RECLAIM, Request};
+use crate::tree::{JOBS, NodeId, RECLAIM};
+
+/// Which jobs a rule may preempt, and what for.
+struct Wanted<'w, 's> {
+    rule: TakeRule,
+    /// The node is the sibling of the preemptor's path above the job. Has no effects.
+    may_preempt: &'w dyn Fn(&Search<'s>, NodeId, &Standing) -> bool,
+    goal: &'w Goal<'w>,
+    lack: &'w Lack,
+}
+
+/// Which of some ranked nodes are looked at.
+#[derive(Clone, Copy)]
+enum Side {
+    /// All but this one; each is the sibling of its jobs.
+    SiblingsOf(NodeId),
+    /// All: they are below this sibling.
+    Below(NodeId),
+}
+
+/// A job of a leaf's lineup.
+type Found = (Rc<[Standing]>, usize);
 
 impl<'s> Search<'s> {
-    pub(super) fn next(&mut self, goal: &Goal, lack: &Lack) -> Option<(AdmittedJob, TakeRule)> {
+    pub(super) fn next(&self, goal: &Goal, lack: &Lack) -> Option<(AdmittedJob, TakeRule)> {
         if lack.hopeless {
             return None;
         }
@@ -42,22 +66,25 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn next_reclaimed(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
+    fn next_reclaimed(&self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
+        if self.guaranteed.is_empty() {
+            return None;
+        }
         let right = attribute(&self.tree, self.preemptor.leaf, RECLAIM).to_owned();
         if right == "Never" {
             return None;
         }
         let priority = self.preemptor.priority;
-        let may_preempt: MayPreempt<'_, 's> =
-            &move |_, _, job| right != "LowerPriority" || job.priority < priority;
-        let levels = self.levels(lack);
-        let mut levels = levels.into_iter().filter(|node| self.guaranteed.contains(node)).collect::<Vec<_>>();
-        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_preempt))
+        let may_preempt =
+            |_: &Self, _: NodeId, job: &Standing| right != "LowerPriority" || job.job.priority < priority;
+        let wanted = Wanted { rule: TakeRule::Reclaim, may_preempt: &may_preempt, goal, lack };
+        let levels = self.levels(lack).into_iter().filter(|node| self.guaranteed.contains(node));
+        levels.into_iter().find_map(|node| self.first_sibling(node, |_| true, &wanted))
     }
 
     /// Jobs whose share stays at least the preemptor's after they leave. If there is none: jobs whose share is
     /// larger before they leave.
-    fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
+    fn next_by_share(&self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
         if self.ledger.node_inside_min(self.preemptor.leaf, &self.request) {
             return None;
         }
@@ -68,30 +95,24 @@ impl<'s> Search<'s> {
             shares.copied().collect()
         };
         // A start that can be taken back costs nothing, so running jobs come after those.
-        for standing in [false, true] {
+        let passes: &[bool] = if self.known.any_open { &[false, true] } else { &[true] };
+        for standing in passes {
             for (node, own) in &levels {
-                let stays_larger: MayPreempt<'_, 's> = &|search, sibling, job| {
-                    let leaving = search.tree.request(&job.request);
-                    (standing || search.is_open(job))
-                        && Share::after(search.ledger, sibling, &leaving, -1) >= *own
-                        && !search.is_protected(job)
-                        && !search.would_lose_too_much(job)
+                let stays_larger = |search: &Self, sibling: NodeId, job: &Standing| {
+                    (*standing || job.is_open())
+                        && Share::after(search.ledger, sibling, &job.request, -1) >= *own
                 };
-                let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
+                let wanted = Wanted { rule: TakeRule::FairShare, may_preempt: &stays_larger, goal, lack };
+                // A share that is smaller before the job leaves is smaller afterwards.
+                let found = self.first_sibling(*node, |share| share >= own, &wanted);
                 if found.is_some() {
                     return found;
                 }
             }
-            let none = Request::default();
             for (node, own) in &levels {
-                let mut larger = self.siblings(*node);
-                larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-                let anyone: MayPreempt<'_, 's> = &|search, _, job| {
-                    (standing || search.is_open(job))
-                        && !search.is_protected(job)
-                        && !search.would_lose_too_much(job)
-                };
-                let found = self.first_of(larger, None, goal, lack, anyone);
+                let anyone = |_: &Self, _: NodeId, job: &Standing| *standing || job.is_open();
+                let wanted = Wanted { rule: TakeRule::FairShare, may_preempt: &anyone, goal, lack };
+                let found = self.first_sibling(*node, |share| share > own, &wanted);
                 if found.is_some() {
                     return found;
                 }
@@ -100,9 +121,18 @@ impl<'s> Search<'s> {
         None
     }
 
-    fn siblings(&self, node: NodeId) -> Vec<NodeId> {
-        let Some(parent) = self.tree.node(node).parent else { return Vec::new() };
-        self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
+    /// The first job below the siblings of the node whose shares are large enough.
+    fn first_sibling(
+        &self,
+        node: NodeId,
+        large_enough: impl Fn(&Share) -> bool,
+        wanted: &Wanted<'_, 's>,
+    ) -> Option<AdmittedJob> {
+        let parent = self.tree.node(node).parent?;
+        let ranked = self.lineups.ranked(self.ledger, parent);
+        let enough = ranked.partition_point(|(share, _)| large_enough(share));
+        let (jobs, at) = self.first_of(&ranked[..enough], Side::SiblingsOf(node), wanted)?;
+        Some(jobs[at].job.clone())
     }
 
     /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there
@@ -123,68 +153,58 @@ impl<'s> Search<'s> {
 
     /// The first job below these nodes that helps and may be preempted: largest share first, then the first job's
     /// order, so that names decide last.
-    fn first_of(
-        &mut self,
-        nodes: Vec<NodeId>,
-        sibling: Option<NodeId>,
-        goal: &Goal,
-        lack: &Lack,
-        may_preempt: MayPreempt<'_, 's>,
-    ) -> Option<AdmittedJob> {
-        let none = Request::default();
-        let lenders = nodes.into_iter().filter(|node| self.lends(*node, lack));
-        let mut ranked: Vec<(Share, NodeId)> =
-            lenders.map(|node| (Share::after(self.ledger, node, &none, 0), node)).collect();
-        ranked.sort_by(|a, b| b.cmp(a));
+    fn first_of(&self, ranked: &[(Share, NodeId)], side: Side, wanted: &Wanted<'_, 's>) -> Option<Found> {
         for equals in ranked.chunk_by(|a, b| a.0 == b.0) {
-            let mut first: Option<(VictimOrder, AdmittedJob)> = None;
+            let mut first: Option<Found> = None;
             for (_, node) in equals {
-                let top = sibling.unwrap_or(*node);
-                let Some(job) = self.first_below(*node, top, goal, lack, may_preempt) else { continue };
-                let order = self.order_of(&job);
-                if first.as_ref().is_none_or(|(known, _)| order < *known) {
-                    first = Some((order, job));
+                let top = match side {
+                    Side::SiblingsOf(own) if own == *node => continue,
+                    Side::SiblingsOf(_) => *node,
+                    Side::Below(top) => top,
+                };
+                if !self.lends(*node, wanted.lack) {
+                    continue;
+                }
+                let Some(found) = self.first_below(*node, top, wanted) else { continue };
+                let order = |(jobs, at): &Found| jobs[*at].order();
+                if first.as_ref().is_none_or(|known| order(&found) < order(known)) {
+                    first = Some(found);
                 }
             }
-            if let Some((_, job)) = first {
-                return Some(job);
+            if first.is_some() {
+                return first;
             }
         }
         None
     }
 
     /// Only in children above their min.
-    fn first_below(
-        &mut self,
-        node: NodeId,
-        sibling: NodeId,
-        goal: &Goal,
-        lack: &Lack,
-        may_preempt: MayPreempt<'_, 's>,
-    ) -> Option<AdmittedJob> {
+    fn first_below(&self, node: NodeId, sibling: NodeId, wanted: &Wanted<'_, 's>) -> Option<Found> {
         if !self.tree.node(node).is_leaf() {
-            let children = self.tree.node(node).children.clone();
-            return self.first_of(children, Some(sibling), goal, lack, may_preempt);
+            let ranked = self.lineups.ranked(self.ledger, node);
+            return self.first_of(&ranked, Side::Below(sibling), wanted);
         }
-        self.visit(node);
-        let jobs = self.by_leaf.get(&node).into_iter().flatten();
-        let mut left = jobs.filter(|job| {
-            self.ledger.job(&job.id).is_some()
-                && self.helps(node, job, goal, lack)
-                && !self.is_spared(job)
-                && may_preempt(self, sibling, job)
+        let jobs = self.lineup(node);
+        let by_share = wanted.rule == TakeRule::FairShare;
+        // What costs least comes first. Protections are noted only of jobs that would be victims without.
+        let at = jobs.iter().position(|job| {
+            !(by_share && self.adds_nothing(job))
+                && (wanted.may_preempt)(self, sibling, job)
+                && self.ledger.job(&job.job.id).is_some()
+                && self.helps(node, job, wanted)
+                && !self.is_spared(&job.job)
+                && !(by_share && (self.is_protected(job) || self.would_lose_too_much(job)))
                 && !self.just_started(job)
         });
-        left.next().cloned()
+        Some((jobs, at?))
     }
 
     /// It uses something that is short and that its leaf only borrows. If only places are short: it uses some of
     /// the cluster.
-    fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: &Lack) -> bool {
-        let names = self.tree.resources();
-        let borrowed =
-            self.lent(lack).any(|r| self.is_above_min(leaf, r) && job.request.get(names[r].as_str()) > 0);
-        borrowed && (!lack.places || self.cluster_of(&job.id).as_ref() == Some(&goal.cluster))
+    fn helps(&self, leaf: NodeId, job: &Standing, wanted: &Wanted<'_, 's>) -> bool {
+        let (goal, lack) = (wanted.goal, wanted.lack);
+        let borrowed = self.lent(lack).any(|r| self.is_above_min(leaf, r) && job.request.amount(r) > 0);
+        borrowed && (!lack.places || self.cluster_of(&job.job.id).as_ref() == Some(&goal.cluster))
     }
 
     fn is_spared(&self, job: &AdmittedJob) -> bool {

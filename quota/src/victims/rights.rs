@@ -24,8 +24,8 @@ impl Rights {
     }
 
     /// From its own leaf: whether there is a candidate.
-    pub fn within(ledger: &Ledger, preemptor: &WaitingJob) -> bool {
-        own_candidates(ledger, preemptor).next().is_some()
+    pub fn within(ledger: &Ledger, leaf: NodeId, priority: i64, enqueued_at_ms: i64) -> bool {
+        candidates_within(ledger, leaf, priority, enqueued_at_ms).next().is_some()
     }
 }
 
@@ -34,9 +34,17 @@ pub(super) fn own_candidates<'l>(
     ledger: &'l Ledger,
     preemptor: &WaitingJob,
 ) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
-    let within = attribute(ledger.tree(), preemptor.leaf, WITHIN);
-    let (priority, age) = (preemptor.priority, preemptor.enqueued_at_ms);
-    let jobs = ledger.preemptible_in(preemptor.leaf).take_while(move |job| job.priority <= priority);
+    candidates_within(ledger, preemptor.leaf, preemptor.priority, preemptor.enqueued_at_ms)
+}
+
+fn candidates_within(
+    ledger: &Ledger,
+    leaf: NodeId,
+    priority: i64,
+    age: i64,
+) -> impl Iterator<Item = &AdmittedJob> + use<'_> {
+    let within = attribute(ledger.tree(), leaf, WITHIN);
+    let jobs = ledger.preemptible_in(leaf).take_while(move |job| job.priority <= priority);
     jobs.filter(move |job| match within {
         "Never" => false,
         "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,

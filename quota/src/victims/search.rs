@@ -1,12 +1,13 @@
 //! One search for victims: what it knows, what it lacks, and what was released so far.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fleet_resources::Resources;
 
+use super::lineup::{Lineups, Standing, Times};
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
@@ -26,7 +27,7 @@ pub(crate) struct VictimSet {
 }
 
 /// The result of a search.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Searched {
     pub found: Option<VictimSet>,
     /// The job that was skipped because it is protected, and until when; the first to be possible.
@@ -55,6 +56,8 @@ pub(crate) struct Known<'k> {
     pub started: &'k BTreeMap<JobId, Started>,
     /// Start times of jobs that started recently.
     pub fresh: &'k BTreeMap<JobId, i64>,
+    /// The present plan has starts that can be taken back.
+    pub any_open: bool,
     /// So many jobs were preempted by share lately that those that would lose much work are spared for a while.
     pub saves_work: bool,
     /// Since when the preemptor could have preempted by share, but for the work lost.
@@ -64,6 +67,12 @@ pub(crate) struct Known<'k> {
     pub now_ms: i64,
     /// Whether the preemptor fits its path beside what is reserved for others.
     pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
+}
+
+impl<'k> Known<'k> {
+    pub fn times(&self) -> Times<'k> {
+        Times { started: self.started, fresh: self.fresh }
+    }
 }
 
 /// Candidates that were skipped because they are protected.
@@ -96,6 +105,12 @@ impl Protected {
         self.for_work.get()
     }
 
+    /// Whether a note of this kind would change nothing.
+    pub fn knows(&self, until_ms: i64, for_work: bool) -> bool {
+        let first = self.first.borrow();
+        first.as_ref().is_some_and(|(known, _)| *known <= until_ms) && (!for_work || self.for_work.get())
+    }
+
     pub fn note_work(&self, until_ms: i64, job: &JobId) {
         self.for_work.set(true);
         self.note(until_ms, job);
@@ -119,8 +134,7 @@ pub(super) struct Search<'s> {
     pub preemptor: &'s WaitingJob,
     pub request: Request,
     pub known: Known<'s>,
-    /// Jobs of the leaves visited so far, best victims first.
-    pub by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
+    pub lineups: &'s Lineups,
     /// Where the min of the preemptor's side reaches: see [`Search::compute_rights`].
     pub guaranteed: Vec<NodeId>,
     /// For each node of the path, the share after the preemptor.
@@ -148,22 +162,55 @@ impl Lack {
     }
 }
 
-/// Whether a job may be a victim; the node is the sibling of the preemptor's path above the job.
-pub(super) type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
+impl<'s> Search<'s> {
+    pub fn new(
+        ledger: &'s mut Ledger,
+        places: &'s mut dyn Places,
+        preemptor: &'s WaitingJob,
+        known: Known<'s>,
+        lineups: &'s Lineups,
+    ) -> Self {
+        Self {
+            tree: Arc::clone(ledger.tree()),
+            request: ledger.tree().request(&preemptor.request),
+            ledger,
+            places,
+            preemptor,
+            known,
+            lineups,
+            guaranteed: Vec::new(),
+            shares: Vec::new(),
+            spared: Vec::new(),
+            protected: Protected::default(),
+        }
+    }
 
-pub(super) type VictimOrder = (i64, i64, Reverse<i64>, JobId);
+    /// What the search says if it finds nothing.
+    pub fn without_result(&self) -> Searched {
+        Searched {
+            found: None,
+            protected: self.protected.first(),
+            again_ms: self.protected.again_ms(),
+            is_behind: self.protected.for_work(),
+        }
+    }
 
-impl Search<'_> {
+    /// The lowest node of its path without enough quota.
+    pub fn lack_of_quota(&self) -> Option<Lack> {
+        let leaf = self.preemptor.leaf;
+        let short = self.ledger.first_short(leaf, &self.request, self.preemptor.preemptible, |_| 0)?;
+        Some(Lack {
+            quota_at: Some(short.node),
+            short: self.ledger.short_at(short.node, &self.request, short.r),
+            hopeless: short.rule == Rule::Min,
+            places: false,
+        })
+    }
+
     /// Asks the cluster only once the tree has capacity, because that is more expensive.
     pub fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
-        let (leaf, firm) = (self.preemptor.leaf, !self.preemptor.preemptible);
-        if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
-            return Lack {
-                quota_at: Some(short.node),
-                short: self.ledger.short_at(short.node, &self.request, short.r),
-                hopeless: short.rule == Rule::Min,
-                places: false,
-            };
+        if let Some(lack) = self.lack_of_quota() {
+            return lack;
         }
         if !(self.known.leaves_room)(self.ledger) {
             return Lack { quota_at: Some(NodeId::ROOT), short: self.asked(), ..Lack::default() };
@@ -199,18 +246,8 @@ impl Search<'_> {
         started.or_else(|| self.places.cluster_of(job))
     }
 
-    /// Reads a leaf's jobs once, in the order of victims.
-    pub fn visit(&mut self, leaf: NodeId) {
-        if self.by_leaf.contains_key(&leaf) {
-            return;
-        }
-        let mut jobs: Vec<AdmittedJob> = self.ledger.preemptible_in(leaf).cloned().collect();
-        jobs.sort_by_cached_key(|job| self.order_of(job));
-        self.by_leaf.insert(leaf, jobs);
-    }
-
-    /// Lower priority first, least work lost, newest, name.
-    pub fn order_of(&self, job: &AdmittedJob) -> VictimOrder {
-        (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
+    /// The jobs of a leaf, best victims first; some may be out of the ledger now.
+    pub fn lineup(&self, leaf: NodeId) -> Rc<[Standing]> {
+        self.lineups.of(self.ledger, &*self.places, self.known.times(), leaf)
     }
 }

@@ -2,11 +2,11 @@
 //! preemptor in turn at once.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::lineup::Lineups;
 use super::rights::{lends_min, own_candidates};
-use super::search::{Goal, Lack, Protected, Released, Search, VictimSet};
+use super::search::{Goal, Lack, Released, Search, VictimSet};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
 use crate::plan::TakeRule;
@@ -157,26 +157,12 @@ impl Search<'_> {
         if own.iter().any(|job| job.id == runs.id) {
             return true;
         }
-        let (enough, request) = (self.own_are_enough(&back, &own, then), self.tree.request(&back.request));
-        // No other candidates.
-        let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
-            self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
-        by_leaf.insert(runs.leaf, vec![runs.clone()]);
+        let enough = self.own_are_enough(&back, &own, then);
         let mut places = AnyPlace;
+        // No other candidates.
+        let lineups = Lineups::of_one(self.ledger, &places, self.known.times(), runs);
         let cluster = ClusterName::new(AnyPlace::NAME);
-        let mut search = Search {
-            tree: Arc::clone(&self.tree),
-            request,
-            ledger: self.ledger,
-            places: &mut places,
-            preemptor: &back,
-            known: self.known,
-            by_leaf,
-            guaranteed: Vec::new(),
-            shares: Vec::new(),
-            spared: Vec::new(),
-            protected: Protected::default(),
-        };
+        let mut search = Search::new(self.ledger, &mut places, &back, self.known, &lineups);
         search.compute_rights();
         let goal = Goal { cluster, preemptors: Vec::new(), gone: Vec::new() };
         let lack = Lack { places: true, short: search.asked(), ..Lack::default() };

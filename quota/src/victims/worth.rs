@@ -3,8 +3,8 @@
 //!
 //! None of this protects against a reclaim inside min.
 
+use super::lineup::Standing;
 use super::search::{Search, VictimSet};
-use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
 use crate::tree::NodeId;
@@ -33,49 +33,67 @@ pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
 impl Search<'_> {
     /// Whether the job started at this very moment and its start cannot be taken back. It becomes a candidate a
     /// moment later.
-    pub(super) fn just_started(&self, job: &AdmittedJob) -> bool {
-        let stands = self.known.started.get(&job.id).is_some_and(|started| started.end == StartEnd::Stands);
+    pub(super) fn just_started(&self, job: &Standing) -> bool {
+        let stands = job.just_started == Some(StartEnd::Stands);
         if stands {
             self.protected.again(self.known.now_ms.saturating_add(1));
         }
         stands
     }
 
-    /// Whether the present plan started the job and can still take the start back.
-    pub(super) fn is_open(&self, job: &AdmittedJob) -> bool {
-        self.known.started.get(&job.id).is_some_and(|started| started.end != StartEnd::Stands)
+    /// Until when the job has not yet run long enough to be preempted by priority or by share.
+    fn protected_until_ms(&self, job: &Standing) -> Option<i64> {
+        // The start of the present time can be taken back.
+        if job.just_started.is_some() {
+            return None;
+        }
+        let left_ms = job.min_left_ms.max(self.fresh_for_ms(job));
+        (left_ms > 0).then(|| self.known.now_ms.saturating_add(left_ms))
     }
 
-    /// Whether the job has not yet run long enough to be preempted by priority or by share.
-    pub(super) fn is_protected(&self, job: &AdmittedJob) -> bool {
-        let min_ms = run_before_next_ms(job.preemptions).max(self.tree.node(job.leaf).min_runtime_ms);
-        if self.known.started.contains_key(&job.id) {
-            // Its start can be taken back now, and is protected from the next moment on: search again then.
-            if min_ms > 0 || self.fresh_for_ms(job) > 0 {
-                self.protected.again(self.known.now_ms.saturating_add(1));
-            }
-            return false;
-        }
-        let left_ms = if min_ms > 0 { min_ms.saturating_sub(self.places.ran_ms(&job.id)) } else { 0 };
-        let left_ms = left_ms.max(self.fresh_for_ms(job));
-        if left_ms > 0 {
-            self.protected.note(self.known.now_ms.saturating_add(left_ms), &job.id);
-        }
-        left_ms > 0
-    }
-
-    /// Whether the job would lose so much work that it gives way to a smaller share only after a while. Shares of
-    /// queues differ by a job most of the time, and in the end of some other job they may even out without a loss.
-    pub(super) fn would_lose_too_much(&self, job: &AdmittedJob) -> bool {
-        if !self.known.saves_work || self.places.lost_work_ms(&job.id) <= SHARE_LOSS_MS {
-            return false;
+    /// Until when the job would lose so much work that it does not give way to a smaller share. Shares of queues
+    /// differ by a job most of the time, and in the end of some other job they may even out without a loss.
+    fn spared_until_ms(&self, job: &Standing) -> Option<i64> {
+        if !self.known.saves_work || job.lost_work_ms <= SHARE_LOSS_MS {
+            return None;
         }
         let now_ms = self.known.now_ms;
         let until_ms = self.known.behind_since_ms.unwrap_or(now_ms).saturating_add(SHARE_PATIENCE_MS);
-        if until_ms > now_ms {
-            self.protected.note_work(until_ms, &job.id);
+        (until_ms > now_ms).then_some(until_ms)
+    }
+
+    /// Whether the job has not yet run long enough to be preempted by priority or by share.
+    pub(super) fn is_protected(&self, job: &Standing) -> bool {
+        // Its start can be taken back now, and is protected from the next moment on: search again then.
+        if job.just_started.is_some() && (job.min_ms > 0 || self.fresh_for_ms(job) > 0) {
+            self.protected.again(self.known.now_ms.saturating_add(1));
         }
-        until_ms > now_ms
+        let until_ms = self.protected_until_ms(job);
+        if let Some(until_ms) = until_ms {
+            self.protected.note(until_ms, &job.job.id);
+        }
+        until_ms.is_some()
+    }
+
+    /// Whether the job would lose so much work that it gives way to a smaller share only after a while.
+    pub(super) fn would_lose_too_much(&self, job: &Standing) -> bool {
+        let until_ms = self.spared_until_ms(job);
+        if let Some(until_ms) = until_ms {
+            self.protected.note_work(until_ms, &job.job.id);
+        }
+        until_ms.is_some()
+    }
+
+    /// Whether a smaller share may not preempt the job, and that is nothing new: another job is known that it may
+    /// preempt as soon. So most jobs of a deep search cost two comparisons.
+    pub(super) fn adds_nothing(&self, job: &Standing) -> bool {
+        match self.protected_until_ms(job) {
+            Some(until_ms) => self.protected.knows(until_ms, false),
+            None => {
+                let spared = self.spared_until_ms(job).filter(|_| job.just_started.is_none());
+                spared.is_some_and(|until_ms| self.protected.knows(until_ms, true))
+            }
+        }
     }
 
     /// Whether a job below the node, which is on the preemptor's path, was preempted by share a moment ago.
@@ -92,9 +110,9 @@ impl Search<'_> {
     }
 
     /// How much longer the job is protected from the preemptor, which already waited when the job started.
-    fn fresh_for_ms(&self, job: &AdmittedJob) -> i64 {
-        let Some(started_ms) = self.known.fresh.get(&job.id) else { return 0 };
-        let waited = self.preemptor.enqueued_at_ms < *started_ms;
+    fn fresh_for_ms(&self, job: &Standing) -> i64 {
+        let Some(started_ms) = job.fresh_since_ms else { return 0 };
+        let waited = self.preemptor.enqueued_at_ms < started_ms;
         if waited { started_ms.saturating_add(FRESH_MS).saturating_sub(self.known.now_ms) } else { 0 }
     }
 

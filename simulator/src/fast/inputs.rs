@@ -239,11 +239,12 @@ impl Sim<'_> {
     pub fn tell(&mut self, id: &JobId) {
         let Some(job) = self.alive.get(id).copied() else { return };
         let Some(waiting) = self.planner.waiting(id) else { return };
-        let (reason, message) = (waiting.reason, waiting.message.clone());
+        let reason = waiting.reason;
         // Queuing is what Queued has said already.
         if self.jobs[job].told == Some(reason) || reason == Reason::Queuing {
             return;
         }
+        let message = waiting.message.clone();
         self.jobs[job].told = Some(reason);
         let queue = Arc::clone(&self.jobs[job].queue);
         self.record(job, What::Pending { queue, reason: reason.to_string(), message });

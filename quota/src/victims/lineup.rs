@@ -1,0 +1,130 @@
+//! The jobs of each leaf as possible victims, best first, and the order of siblings by share. Both are read once and
+//! serve all searches of a plan.
+//!
+//! A search releases jobs in the ledger and restores them, and later searches count earlier victims as gone. So a list
+//! may name jobs that are out of the ledger now; it misses none that may be a victim.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::worth::run_before_next_ms;
+use crate::ledger::{AdmittedJob, JobId, Ledger, State};
+use crate::places::{ClusterName, Places};
+use crate::planner::{StartEnd, Started};
+use crate::queues::WaitingJob;
+use crate::share::Share;
+use crate::tree::{NodeId, Request};
+
+/// The order of victims: lower priority first, least work lost, newest, name.
+pub(super) type VictimOrder = (i64, i64, Reverse<i64>, JobId);
+
+/// A job that may be preempted, with what a search asks about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub job: AdmittedJob,
+    pub request: Request,
+    pub lost_work_ms: i64,
+    /// It was started at the present time: whether this can be taken back.
+    pub just_started: Option<StartEnd>,
+    /// It has to run so long before it is preempted by priority or by share, and how much of that is left.
+    pub min_ms: i64,
+    pub min_left_ms: i64,
+    /// When it started, if that was a moment ago.
+    pub fresh_since_ms: Option<i64>,
+}
+
+/// The times that decide about a job.
+#[derive(Clone, Copy)]
+pub(crate) struct Times<'t> {
+    pub started: &'t BTreeMap<JobId, Started>,
+    pub fresh: &'t BTreeMap<JobId, i64>,
+}
+
+impl Standing {
+    pub fn of(ledger: &Ledger, places: &dyn Places, times: Times, job: &AdmittedJob) -> Self {
+        let tree = ledger.tree();
+        let just_started = times.started.get(&job.id).map(|started| started.end);
+        let min_ms = run_before_next_ms(job.preemptions).max(tree.node(job.leaf).min_runtime_ms);
+        let asks = min_ms > 0 && just_started.is_none();
+        Self {
+            job: job.clone(),
+            request: tree.request(&job.request),
+            lost_work_ms: places.lost_work_ms(&job.id),
+            just_started,
+            min_ms,
+            min_left_ms: if asks { min_ms.saturating_sub(places.ran_ms(&job.id)) } else { 0 },
+            fresh_since_ms: times.fresh.get(&job.id).copied(),
+        }
+    }
+
+    pub fn order(&self) -> VictimOrder {
+        (self.job.priority, self.lost_work_ms, Reverse(self.job.admitted_at_ms), self.job.id.clone())
+    }
+
+    /// Its start can be taken back.
+    pub fn is_open(&self) -> bool {
+        self.just_started.is_some_and(|end| end != StartEnd::Stands)
+    }
+}
+
+/// Siblings with their shares, largest first.
+pub(super) type Ranked = Rc<[(Share, NodeId)]>;
+
+/// What the searches of a plan have read so far. Valid while no time passes and no start is taken back.
+#[derive(Debug, Default)]
+pub(crate) struct Lineups {
+    leaves: RefCell<BTreeMap<NodeId, Rc<[Standing]>>>,
+    /// By parent, with the state of the ledger.
+    ranked: RefCell<BTreeMap<NodeId, (State, Ranked)>>,
+    /// By shape.
+    open: RefCell<BTreeMap<u64, Rc<[ClusterName]>>>,
+}
+
+impl Lineups {
+    /// Only this job may be a victim.
+    pub fn of_one(ledger: &Ledger, places: &dyn Places, times: Times, job: &AdmittedJob) -> Self {
+        let none: Rc<[Standing]> = Rc::default();
+        let mut leaves: BTreeMap<NodeId, Rc<[Standing]>> =
+            ledger.tree().leaves().map(|leaf| (leaf, Rc::clone(&none))).collect();
+        leaves.insert(job.leaf, Rc::new([Standing::of(ledger, places, times, job)]));
+        Self { leaves: RefCell::new(leaves), ..Self::default() }
+    }
+
+    /// The jobs of a leaf that may be preempted.
+    pub fn of(&self, ledger: &Ledger, places: &dyn Places, times: Times, leaf: NodeId) -> Rc<[Standing]> {
+        let mut leaves = self.leaves.borrow_mut();
+        let known = leaves.entry(leaf).or_insert_with(|| {
+            let jobs = ledger.preemptible_in(leaf);
+            let mut jobs: Vec<Standing> = jobs.map(|job| Standing::of(ledger, places, times, job)).collect();
+            jobs.sort_by_cached_key(Standing::order);
+            jobs.into()
+        });
+        Rc::clone(known)
+    }
+
+    /// All children of a node by share.
+    pub fn ranked(&self, ledger: &Ledger, parent: NodeId) -> Ranked {
+        let mut ranked = self.ranked.borrow_mut();
+        if let Some((state, known)) = ranked.get(&parent)
+            && *state == ledger.state()
+        {
+            return Rc::clone(known);
+        }
+        let none = Request::default();
+        let children = ledger.tree().node(parent).children.iter();
+        let mut all: Vec<(Share, NodeId)> =
+            children.map(|node| (Share::after(ledger, *node, &none, 0), *node)).collect();
+        all.sort_by(|a, b| b.cmp(a));
+        let all: Ranked = all.into();
+        ranked.insert(parent, (ledger.state(), Rc::clone(&all)));
+        all
+    }
+
+    /// The clusters that could hold jobs of this shape.
+    pub fn open_to(&self, places: &mut dyn Places, job: &WaitingJob) -> Rc<[ClusterName]> {
+        let mut open = self.open.borrow_mut();
+        Rc::clone(open.entry(job.shape).or_insert_with(|| places.could_hold(job).into()))
+    }
+}
