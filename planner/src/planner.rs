@@ -470,7 +470,8 @@ impl Planner {
         let tried = entry.refusals.tried.iter().cloned().collect();
         let avoided = job.avoided.iter().cloned().collect();
         // The reason may speak of the job alone, and what one job of a class is told all of them are.
-        let barred = job.barred.iter().map(|(name, why)| format!("{name} {} {}", why.reason, why.message)).collect();
+        let barred =
+            job.barred.iter().map(|(name, why)| format!("{name} {} {}", why.reason, why.message)).collect();
         *self.classes.entry((job.shape.id, [tried, avoided, barred])).or_insert_with(|| {
             self.class_count += 1;
             self.class_count << 1 | 1

@@ -63,7 +63,7 @@ impl Scheduler {
         };
         let cells = match &stand {
             Stand::Waits => cells,
-            Stand::Holds(held) => planner::as_admitted(cells.filter(|_| self.admits_run(key, held)), held),
+            Stand::Holds(held) => planner::as_admitted(cells, held, self.admits_run(key, held)),
         };
         // Before it is bound, a job counts where it asks: its unit may still name the leaf of an earlier run. Bindings of
         // earlier releases name no leaf.

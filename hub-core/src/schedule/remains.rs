@@ -78,7 +78,7 @@ impl Scheduler {
             kind: kind.kind.clone(),
         });
         let held = held(world, key, cluster, work);
-        let cells = as_admitted(None, &held);
+        let cells = as_admitted(None, &held, true);
         Some(Job {
             id: JobId::new(&format!("{}{}", job_id(key), mark(work))),
             shape,

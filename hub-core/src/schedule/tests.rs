@@ -199,6 +199,7 @@ fn binding(name: &str, components: Value, clusters: Value, epoch: i64) -> fleet_
     }))
 }
 
+#[track_caller]
 fn only(mut writes: Vec<Write>) -> Write {
     assert_eq!(writes.len(), 1, "{writes:?}");
     writes.remove(0)

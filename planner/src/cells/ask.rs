@@ -36,12 +36,12 @@ pub struct CellNodes {
 pub type SharedCellJob = Arc<CellJob>;
 
 /// The request of a job that holds cells. A run keeps the virtual cluster and class that it was admitted
-/// with: an edit applies from the next run on. If the virtual cluster no longer admits the job, the run gets
-/// no further cells.
-pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJob>> {
+/// with: an edit applies from the next run on. If the virtual cluster no longer admits the run (`is_admitted`), the run gets
+/// no further cells; those of pods that end come free as before.
+pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held, is_admitted: bool) -> Option<Arc<CellJob>> {
     let Some(first) = held.cells.first() else { return asked };
     let is_same = |job: &Arc<CellJob>| (&job.vc, job.class) == (&first.virtual_cluster, first.priority);
-    if asked.as_ref().is_some_and(is_same) {
+    if is_admitted && asked.as_ref().is_some_and(is_same) {
         return asked;
     }
     let ask = |group: &CellGroup| {
@@ -52,7 +52,7 @@ pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJ
     let mut groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
     let one_by_one = asked.filter(|asked| !asked.whole);
     let whole = groups.len() == 1 && one_by_one.is_none();
-    if let Some(asked) = one_by_one {
+    if let Some(asked) = one_by_one.filter(|_| is_admitted) {
         let further = further(&asked, &groups);
         groups.extend(further);
     }

@@ -173,7 +173,7 @@ impl CellRoom {
 
     /// Releases cells of ended pods: with their group, or one by one if the group allows it.
     fn give_back_ended(&mut self, job: &Job, held: &Held) {
-        let single = job.cells.as_ref().is_some_and(|asks| asks.groups.len() > 1 && !asks.whole);
+        let single = job.shape.gang.pods() > 1 && job.cells.as_ref().is_some_and(|asks| !asks.whole);
         let Some(groups) = self.of_job.get(&job.id).filter(|_| !held.ended.is_empty()).cloned() else {
             return;
         };

@@ -11,7 +11,7 @@ fn edit(lab: &mut Lab, name: &str, vc: &str, class: i32) {
     for ask in &mut asked.groups {
         (ask.request.vc, ask.request.priority) = (vc.to_string(), class);
     }
-    job.cells = crate::as_admitted(Some(Arc::new(asked)), held);
+    job.cells = crate::as_admitted(Some(Arc::new(asked)), held, true);
     lab.planner.set_job(job.clone(), lab.now_ms);
 }
 
