@@ -422,6 +422,11 @@ fn manifest_without_requests(job: &Value) -> Value {
     }
 }
 
+/// The name of the nodes of cells in a cluster.
+pub(super) fn cell_pool(cluster: &str) -> String {
+    format!("{cluster}-c")
+}
+
 /// Whether so many pods of so many GPUs fit into these nodes of one cluster while they are empty.
 pub(super) fn fits<'p>(pools: impl IntoIterator<Item = &'p NodePool>, pods: u64, gpus: u64) -> bool {
     let room = |pool: &NodePool| {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{HONEST, OVER_MS, each_template, jobs::job, name_of};
 use crate::{
+    draw::cell_pool,
     plan::{EXPECT_LABEL, Plan, What},
     random::Random,
 };
@@ -280,11 +281,6 @@ impl Plan {
             self.people_do(from + random.time(500, 60_000), up);
         }
     }
-}
-
-/// The name of the nodes of cells in a cluster.
-pub(super) fn cell_pool(cluster: &str) -> String {
-    format!("{cluster}-c")
 }
 
 /// The pods of a job may go to nodes of cells that are tainted.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use fleet_simulator::scenario::{ClusterSpec, NodePool};
 use serde_json::{Value, json};
 
-use super::{HONEST, OVER_MS, cells::cell_pool, is, name_of, roles_field};
+use super::{HONEST, OVER_MS, is, name_of, roles_field};
 use crate::{
-    draw::fits,
+    draw::{cell_pool, fits},
     plan::{EXPECT_LABEL, Plan, What},
     random::Random,
 };

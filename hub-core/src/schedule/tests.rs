@@ -111,9 +111,14 @@ impl Stage {
 
     /// The node is promised to another virtual cluster from now on.
     fn promise(&mut self, vc: &str) {
+        let promised = json!({vc: {"virtualCells": [{"cellType": "NODE", "cellNumber": 1}]}});
+        self.reconfigure("virtualClusters", promised);
+    }
+
+    fn reconfigure(&mut self, field: &str, value: Value) {
         let mut configuration = self.world.cell_configurations.values().next().expect("one").clone();
         let mut spec = json!(configuration.spec);
-        spec["virtualClusters"] = json!({vc: {"virtualCells": [{"cellType": "NODE", "cellNumber": 1}]}});
+        spec[field] = value;
         configuration.spec = read(spec);
         configuration.metadata.generation = Some(2);
         self.observe(Observation::CellConfiguration(Change::Apply(configuration)));
@@ -425,13 +430,7 @@ fn pods_of_a_job_whose_class_is_edited_get_cells_while_its_run_is_admitted() {
         stage.submit_as("first", two.clone());
         let asked = only(stage.pass());
         let (place, _) = stage.start("first", &asked);
-        let mut configuration = stage.world.cell_configurations.values().next().expect("one").clone();
-        let mut spec = json!(configuration.spec);
-        spec["access"] = json!({"vc": {"guaranteedNamespaces": [guaranteed]}});
-        configuration.spec = read(spec);
-        configuration.metadata.generation = Some(2);
-        stage.observe(Observation::CellConfiguration(Change::Apply(configuration)));
-        stage.configure();
+        stage.reconfigure("access", json!({"vc": {"guaranteedNamespaces": [guaranteed]}}));
         two["metadata"]["labels"][names::CLASS_LABEL] = "oppo".into();
         let kind = kinds::known("batch/v1", "Job").expect("a kind");
         stage.observe(Observation::Object(kind, Change::Apply(read(two))));

@@ -52,10 +52,10 @@ impl Planner {
             return false;
         }
         let Preemptors { mut lines, left_out } = self.preemptors(now_ms);
+        let mut supposed = Supposed::default();
         if lines.is_empty() {
             return false;
         }
-        let mut supposed = Supposed::default();
         for preemptor in self.holds.preemptor_ids() {
             self.suppose(&preemptor, now_ms, &mut supposed);
         }
@@ -90,25 +90,19 @@ impl Planner {
                     searched
                 }
             };
-            let found = searched.found.as_ref();
-            let takes = found.filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
-            if let Some(found) = takes {
+            if let Some(found) = searched.found.as_ref().filter(|found| found.changed() > 0) {
                 begun = true;
                 self.begin_preemption(&id, found, now_ms, plan);
                 self.suppose(&id, now_ms, &mut supposed);
-                let changed = found.victims.len() + found.awaited.len();
-                for job in supposed.released.iter().rev().take(changed) {
-                    contest.used_changed(&self.ledger, job.leaf);
-                }
+                let released = supposed.released.iter().rev().take(found.changed());
+                released.for_each(|job| contest.used_changed(&self.ledger, job.leaf));
             } else {
                 let missed = self.miss(class, leaf, searched, known);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                 }
-                if let Some(line) = lines.get_mut(&leaf) {
-                    line.retain(|other| *other != class);
-                }
+                lines.entry(leaf).or_default().retain(|other| *other != class);
             }
             contest.used_changed(&self.ledger, leaf);
             contest.set(&self.ledger, leaf, self.next_preemptor(&lines, leaf, now_ms));

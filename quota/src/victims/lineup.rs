@@ -9,13 +9,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::worth::run_before_next_ms;
 use crate::ledger::{AdmittedJob, JobId, Ledger, State};
 use crate::places::{ClusterName, Places};
 use crate::planner::{StartEnd, Started};
 use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
+
+/// From this preemption on, a job is protected after each start. The first two preemptions are never
+/// delayed.
+const PROTECTED_FROM: u32 = 3;
+/// How long it runs before that preemption; doubles with each further one.
+const FIRST_RUN_MS: i64 = 10_000;
+const LONGEST_RUN_MS: i64 = 3_600_000;
 
 /// The order of victims: lower priority first, least work lost, newest, name.
 pub(super) type VictimOrder = (i64, i64, Reverse<i64>, JobId);
@@ -33,6 +39,12 @@ pub(crate) struct Standing {
     pub min_left_ms: i64,
     /// When it started, if that was a moment ago.
     pub fresh_since_ms: Option<i64>,
+}
+
+/// How long a job is protected after its start, by its number of preemptions.
+pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
+    let Some(doublings) = (preemptions + 1).checked_sub(PROTECTED_FROM) else { return 0 };
+    FIRST_RUN_MS.saturating_mul(1 << doublings.min(20)).min(LONGEST_RUN_MS)
 }
 
 /// The times that decide about a job.

@@ -26,6 +26,13 @@ pub(crate) struct VictimSet {
     pub awaited: Vec<JobId>,
 }
 
+impl VictimSet {
+    /// How many jobs the preemptor waits for.
+    pub fn changed(&self) -> usize {
+        self.victims.len() + self.awaited.len()
+    }
+}
+
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Searched {

@@ -9,13 +9,6 @@ use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
 use crate::tree::NodeId;
 
-/// From this preemption on, a job is protected after each start. The first two preemptions are never
-/// delayed.
-const PROTECTED_FROM: u32 = 3;
-/// How long it runs before that preemption; doubles with each further one.
-const FIRST_RUN_MS: i64 = 10_000;
-const LONGEST_RUN_MS: i64 = 3_600_000;
-
 /// Work that a job may lose to a smaller share at any time.
 const SHARE_LOSS_MS: i64 = 120_000;
 /// How long a job must have been behind before it preempts by share a job that would lose more.
@@ -23,12 +16,6 @@ const SHARE_PATIENCE_MS: i64 = 600_000;
 /// For this long after a queue has lost a job to a smaller share, it preempts nobody by share: what it lacks now it
 /// has just given.
 const GIVEN_MS: i64 = 10_000;
-
-/// How long a job is protected after its start, by its number of preemptions.
-pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
-    let Some(doublings) = (preemptions + 1).checked_sub(PROTECTED_FROM) else { return 0 };
-    FIRST_RUN_MS.saturating_mul(1 << doublings.min(20)).min(LONGEST_RUN_MS)
-}
 
 impl Search<'_> {
     /// Whether the job started at this very moment and its start cannot be taken back. It becomes a candidate a
