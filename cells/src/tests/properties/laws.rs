@@ -199,6 +199,34 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
     Ok(())
 }
 
+/// A bad node hides where it can: while every promise can get a good cell, a group that gets its own takes none of the
+/// last ones. Suggestions may leave no other choice, and so may a fleet of several clusters.
+pub(super) fn hidden(
+    before: &Cells,
+    after: &Cells,
+    request: &GroupRequest,
+    ask: &Ask<'_>,
+    proposal: &Proposal,
+) -> Result<(), String> {
+    let suggestions = ask.suggested.is_some() && !request.ignore_k8s_suggested_nodes;
+    let others = !proposal.lazily_preempted.is_empty() || !proposal.cancelled.is_empty();
+    if suggestions || others || several_clusters(before) {
+        return Ok(());
+    }
+    for position in 0..before.topology.chains.len() {
+        let chain = ChainNo::of(position);
+        let left = before.state.good_left(&before.topology, chain, 0);
+        let then = after.state.good_left(&after.topology, chain, 0);
+        if left.iter().all(|left| *left >= 0) && then.iter().any(|left| *left < 0) {
+            let name = request.name();
+            return Err(format!(
+                "{name} takes the last good cell of a promise: left by level {left:?}, then {then:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// (4) All pods of the group have all their cells.
 pub(super) fn placed(cells: &Cells, request: &GroupRequest, proposal: &Proposal) -> Result<(), String> {
     let Some(group) = cells.group(request.name()) else { return Err("a placed group is not there".into()) };
