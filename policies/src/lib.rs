@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod choice;
+pub mod credentials;
 pub mod division;
 pub mod names;
 pub mod nesting;
