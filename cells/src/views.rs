@@ -13,7 +13,7 @@ use crate::{
     group::{Group, GroupState, LazyPreemption, PodState},
     leaf::LeafState,
     state::Pool,
-    topology::{CellNo, ChainNo, Level, SlotNo, VcNo},
+    topology::{CellNo, ChainNo, Level, SlotNo},
 };
 
 /// A cell of the physical cluster, or of a virtual cluster.

@@ -1,6 +1,6 @@
 //! Candidate nodes for one pod, best first.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{cell::OnceCell, collections::BTreeSet, ops::Bound};
 
 use super::{
     Choice, Pass, Region, Search,
@@ -44,10 +44,9 @@ impl Search<'_> {
         need: &Need,
         available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
     ) -> Option<Vec<LeafNo>> {
-        let counts = self.state.counts(view);
-        let some_lose = counts.opportunistic > 0 || self.pass == Pass::Preempt;
-        let taken = if some_lose { self.displaced(0) } else { BTreeSet::new() };
-        pick(self.topology, view, need.cells, need.level, available, |group| self.loss(group, &taken))
+        let taken = OnceCell::new();
+        let loss = |group| self.loss(group, taken.get_or_init(|| self.displaced(0)));
+        pick(self.topology, view, need.cells, need.level, available, loss)
     }
 
     /// What an eviction loses; nothing if the group has to go anyhow.

@@ -10,7 +10,15 @@ pub(crate) type Loss = (i16, i64, usize);
 pub(crate) const NO_LOSS: Loss = (i16::MIN, 0, 0);
 
 /// Groups of which all sets of victims are compared; of more, cheap ones are added until they are enough.
-const COMPARED: usize = 8;
+const COMPARED: usize = 6;
+
+/// A group that could lose leaves: what it loses, how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Loser {
+    loss: Loss,
+    group: GroupNo,
+    leaves: u32,
+}
 
 /// The cells below a view (a node, or a promise within a node), by their offset from it.
 struct Tree<'a> {
@@ -44,57 +52,73 @@ pub(crate) fn pick(
         return None;
     }
     let best = tree.pick(cells, &tree.units);
-    let mut losers: Vec<GroupNo> = Vec::new();
+    let mut leaves = best.leaves;
     if tree.units[0] > cells {
-        for group in topology.leaves_of(view).filter_map(|leaf| available(leaf).flatten()) {
-            if !losers.contains(&group) {
-                losers.push(group);
+        let (free, losers) = losers(topology, view, &available, loss);
+        let missing = (leaves.len() as u32).saturating_sub(free);
+        // Only leaves of these victims and free ones; none if that is a worse choice for the pod.
+        let only = |victims: &[Loser]| {
+            if victims.iter().map(|victim| victim.leaves).sum::<u32>() < missing {
+                return None;
             }
-        }
+            let goes = |loser: GroupNo| victims.iter().any(|victim| victim.group == loser);
+            let usable = tree.count(|leaf| available(leaf).is_some_and(|loser| loser.is_none_or(goes)));
+            let picked = (usable[0] >= cells).then(|| tree.pick(cells, &usable))?;
+            (picked.shape == best.shape).then_some(picked.leaves)
+        };
+        let cheapest = match losers.len() {
+            0 => None,
+            1..=COMPARED => of_all_sets(&losers, only),
+            _ => by_adding(losers, only),
+        };
+        leaves = cheapest.unwrap_or(leaves);
     }
-    let losers: Vec<(Loss, GroupNo)> = losers.into_iter().map(|group| (loss(group), group)).collect();
-    // Only leaves of these victims and free ones; none if that is a worse choice for the pod.
-    let only = |victims: &[GroupNo]| {
-        let may = |leaf| available(leaf).is_some_and(|loser| loser.is_none_or(|own| victims.contains(&own)));
-        let usable = tree.count(may);
-        let picked = (usable[0] >= cells).then(|| tree.pick(cells, &usable))?;
-        (picked.shape == best.shape).then_some(picked.leaves)
-    };
-    let cheapest =
-        if losers.len() <= COMPARED { of_all_sets(&losers, only) } else { by_adding(losers, only) };
-    let mut leaves = cheapest.unwrap_or(best.leaves);
     leaves.sort_unstable();
     Some(leaves)
 }
 
+/// Free leaves of a view, and the groups that could lose some.
+fn losers(
+    topology: &Topology,
+    view: CellNo,
+    available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
+    loss: impl Fn(GroupNo) -> Loss,
+) -> (u32, Vec<Loser>) {
+    let (mut free, mut losers): (u32, Vec<Loser>) = (0, Vec::new());
+    for loser in topology.leaves_of(view).filter_map(available) {
+        let Some(group) = loser else {
+            free += 1;
+            continue;
+        };
+        match losers.iter_mut().find(|known| known.group == group) {
+            Some(known) => known.leaves += 1,
+            None => losers.push(Loser { loss: loss(group), group, leaves: 1 }),
+        }
+    }
+    (free, losers)
+}
+
 /// Tries every set of victims, the cheapest first.
-fn of_all_sets(
-    losers: &[(Loss, GroupNo)],
-    only: impl Fn(&[GroupNo]) -> Option<Vec<LeafNo>>,
-) -> Option<Vec<LeafNo>> {
+fn of_all_sets(losers: &[Loser], only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
     let members = |set: u32| losers.iter().enumerate().filter(move |(at, _)| set & (1 << at) != 0);
     let together = |all: Loss, one: Loss| (all.0.max(one.0), all.1.saturating_add(one.1), all.2 + one.2);
     let mut sets: Vec<(Loss, u32)> = (0..1_u32 << losers.len())
-        .map(|set| (members(set).map(|(_, (loss, _))| *loss).fold(NO_LOSS, together), set))
+        .map(|set| (members(set).map(|(_, loser)| loser.loss).fold(NO_LOSS, together), set))
         .collect();
     sets.sort_unstable();
     sets.into_iter().find_map(|(_, set)| {
-        let victims: Vec<GroupNo> = members(set).map(|(_, (_, group))| *group).collect();
+        let victims: Vec<Loser> = members(set).map(|(_, loser)| *loser).collect();
         only(&victims)
     })
 }
 
 /// Adds the cheapest victims until they are enough, then keeps those that prove unnecessary, the dearest first.
-fn by_adding(
-    mut losers: Vec<(Loss, GroupNo)>,
-    only: impl Fn(&[GroupNo]) -> Option<Vec<LeafNo>>,
-) -> Option<Vec<LeafNo>> {
+fn by_adding(mut losers: Vec<Loser>, only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
     losers.sort_unstable();
-    let order: Vec<GroupNo> = losers.into_iter().map(|(_, group)| group).collect();
-    let enough = (0..=order.len()).find(|number| only(&order[..*number]).is_some())?;
-    let mut victims = order[..enough].to_vec();
-    for group in order[..enough].iter().rev() {
-        let fewer: Vec<GroupNo> = victims.iter().copied().filter(|victim| victim != group).collect();
+    let enough = (0..=losers.len()).find(|number| only(&losers[..*number]).is_some())?;
+    let mut victims = losers[..enough].to_vec();
+    for loser in losers[..enough].iter().rev() {
+        let fewer: Vec<Loser> = victims.iter().copied().filter(|victim| victim != loser).collect();
         if only(&fewer).is_some() {
             victims = fewer;
         }

@@ -200,7 +200,8 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
 }
 
 /// A bad node hides where it can: while every promise can get a good cell, a group that gets its own takes none of the
-/// last ones. Suggestions may leave no other choice, and so may a fleet of several clusters.
+/// last ones. Suggestions may leave no other choice, and so may a fleet of several clusters. A group that gives up a
+/// reservation on a bad node returns a bad cell first.
 pub(super) fn hidden(
     before: &Cells,
     after: &Cells,
@@ -210,7 +211,8 @@ pub(super) fn hidden(
 ) -> Result<(), String> {
     let suggestions = ask.suggested.is_some() && !request.ignore_k8s_suggested_nodes;
     let others = !proposal.lazily_preempted.is_empty() || !proposal.cancelled.is_empty();
-    if suggestions || others || several_clusters(before) {
+    let returns = before.group(request.name()).is_some();
+    if suggestions || others || returns || several_clusters(before) {
         return Ok(());
     }
     for position in 0..before.topology.chains.len() {
