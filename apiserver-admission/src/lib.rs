@@ -19,6 +19,7 @@ pub mod budgets;
 pub mod call;
 mod hook;
 mod limits;
+pub mod nodes;
 pub mod plugins;
 pub mod pod_security;
 mod policy;
@@ -74,6 +75,7 @@ fn ask(call: &Call) -> Ask {
             namespace: part("namespace"),
             name: part("name"),
             path: part("path"),
+            selector: String::new(),
         };
         if core.auth.trusts(user) {
             return Some(String::new());

@@ -118,6 +118,13 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
                 return Err(ApiError::not_found(r, &call.name));
             }
             may_create(call)?;
+            let uid = tree::meta_text(&config, "uid");
+            if !uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(ApiError::conflict(r, &call.name, &why));
+            }
             let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
             if r.custom {
                 decode::defaults(&r.schema, &mut value);

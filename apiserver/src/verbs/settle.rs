@@ -51,13 +51,8 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
     validate::metadata(name_rule(r), value, &mut causes);
     if r.custom {
         let before = causes.len();
-        validate::schema(&r.schema, value, "", &mut causes);
         // Unchanged invalid parts of an existing object are tolerated.
-        if let Some(old) = old.filter(|_| causes.len() > before) {
-            let mut known = Vec::new();
-            validate::schema(&r.schema, old, "", &mut known);
-            causes.retain(|c| !known.contains(c));
-        }
+        validate::changed(&r.schema, value, old, "", &mut causes);
         // Rules are judged on objects of the right shape only.
         if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
             causes.extend(rules.broken(value, old));
@@ -177,6 +172,12 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             new = live.clone();
             tree::put(tree::meta(&mut new), "managedFields", entries);
             tree::put(tree::child(&mut new, "status"), "conditions", conditions);
+        }
+        "resize" | "ephemeralcontainers" if r.is("", "pods") => {
+            // Nothing else of the pod is this endpoint's.
+            let entries = tree::at(&new, &["metadata", "managedFields"]).cloned();
+            new = pods::through(&call.subresource, live, &new);
+            tree::put(tree::meta(&mut new), "managedFields", entries);
         }
         _ => {
             if r.status {
