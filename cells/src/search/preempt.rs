@@ -30,7 +30,7 @@ impl Search<'_> {
             return;
         }
         let taken = self.displaced(0);
-        let mut ranked: Vec<(Loss, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
+        let mut ranked: Vec<(Loss, u32, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
         for (view, slot) in self.preemptible_views(region, need) {
             if !self.filter.usable(self.state, self.topology.node_of(view)) {
                 continue;
@@ -39,11 +39,12 @@ impl Search<'_> {
                 if self.move_aside(slot, &victims) {
                     (cost.1, cost.2) = (0, 0);
                 }
-                ranked.push((cost, slot, view, victims));
+                // Opportunistic groups on it would go as well.
+                ranked.push((cost, self.state.counts(view).opportunistic, slot, view, victims));
             }
         }
         ranked.sort_unstable();
-        let choices = ranked.into_iter().filter_map(|(_, slot, view, victims)| {
+        let choices = ranked.into_iter().filter_map(|(_, _, slot, view, victims)| {
             let leaves = self.pick_from(view, need, &victims)?;
             Some(Choice { slot: Some(slot), bind: None, leaves })
         });

@@ -130,3 +130,15 @@ fn what_a_larger_promise_needs_is_not_there_for_a_smaller_one() {
     let bad: Vec<(&str, u64)> = status.cells.iter().map(|row| (row.cell_type.as_str(), row.bad)).collect();
     assert_eq!((bad, status.leaves["G"].bad), (vec![("HALF", 2), ("NODE", 0)], 4));
 }
+
+#[test]
+fn of_two_nodes_with_the_same_victims_the_one_without_others_goes() {
+    let vcs = "  a: {virtualCells: [{cellType: NODE, cellNumber: 2}]}\n  b: {}\n";
+    let mut play = play(FLAT, &[&["n1"], &["n2"]], vcs);
+    let low = pod("a", 0, "low", &[(2, 3)]);
+    play.bound("low1", &low);
+    play.bound("low2", &low);
+    // The first of the two free devices.
+    assert_eq!(play.bound("guest", &pod("b", -1, "guest", &[(1, 1)])).0, "n1");
+    play.preempts("high", &pod("a", 1, "high", &[(1, 4)]), &["low1", "low2"]);
+}

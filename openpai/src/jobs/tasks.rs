@@ -3,12 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_pai::exit;
+use fleet_pai::{completion::RoleRule, exit, state::State};
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Run, detail::place_of, events, text};
+use super::{
+    Run,
+    detail::{place_of, tasks_of_counts},
+    events, text,
+};
 use crate::{
     cells::{
         Standing,
@@ -17,18 +21,40 @@ use crate::{
     server::Server,
 };
 
-/// Tasks of a running job that wait for cells. None if the caller may not read what is on the cells.
+/// Tasks of a running job that wait for cells. Without the right to read what is on the cells, no level is named.
 pub async fn waiting_tasks(server: &Server, run: &Run) -> Vec<WaitingPod> {
     if run.cluster().is_none() || run.state().is_final() || !starts_task_by_task(run) {
         return Vec::new();
     }
     let held: BTreeSet<String> = run.cells().into_keys().map(str::to_owned).collect();
-    let Ok(standing) = Standing::read(server).await else { return Vec::new() };
     let now = Timestamp::now();
-    match standing.picture(now) {
+    let standing = Standing::read(server).await;
+    match standing.and_then(|standing| standing.picture(now)) {
         Ok(Some(picture)) => waiting_pods(&picture, WorkloadKind::VolcanoJob, &run.object, &held, now),
-        _ => Vec::new(),
+        _ => unexplained(run, &held),
     }
+}
+
+/// The tasks that wait, for a caller who may not know why.
+fn unexplained(run: &Run, held: &BTreeSet<String>) -> Vec<WaitingPod> {
+    let Some(rules) = run.rules().filter(|_| !held.is_empty()) else { return Vec::new() };
+    let shown = tasks_of_counts(run);
+    let waits = |rule: &RoleRule, index: i64| {
+        let task = &shown[&rule.role]["taskStatuses"][usize::try_from(index).unwrap_or(0)];
+        task["taskState"] == json!(State::Waiting)
+    };
+    let pods = rules.roles.iter().flat_map(|rule| {
+        let indices = (0..rule.instances).filter(|index| waits(rule, *index));
+        indices.map(|index| format!("{}-{index}", rule.task)).collect::<Vec<_>>()
+    });
+    let pods = pods.filter(|pod| !held.contains(pod));
+    let message = "it has no cells yet; why is told to those who may read what is on the cells";
+    pods.map(|pod| WaitingPod {
+        pod,
+        reason: Reason::Queuing.as_str().to_owned(),
+        message: message.to_owned(),
+    })
+    .collect()
 }
 
 fn starts_task_by_task(run: &Run) -> bool {
@@ -110,6 +136,19 @@ mod tests {
                 "annotations": {names::ID_ANNOTATION: "alice~j", names::RULES_ANNOTATION: rules.to_string()}},
             "status": {"state": {"phase": "Running"}, "running": 1}});
         Run::of(object, Some(json!({"spec": {"clusters": [{"name": "east"}]}}))).expect("a job")
+    }
+
+    #[test]
+    fn without_the_rights_they_say_at_least_that_they_wait() {
+        let held: BTreeSet<String> = ["train-1".to_owned()].into();
+        let mut run = run();
+        run.binding = Some(json!({"spec": {"clusters": [{"name": "east"}],
+            "cells": {"groups": [{"pods": [{"name": "train-1", "node": "n1", "leafCells": [0]}]}]}}}));
+        run.object["status"]["taskStatusCount"] = json!({"train": {"phase": {"Running": 1, "Succeeded": 1}}});
+        let pods: Vec<(String, String)> =
+            unexplained(&run, &held).into_iter().map(|pod| (pod.pod, pod.reason)).collect();
+        assert_eq!(pods, [("train-2".to_owned(), "Queuing".to_owned())]);
+        assert_eq!(unexplained(&run, &BTreeSet::new()), []);
     }
 
     #[test]

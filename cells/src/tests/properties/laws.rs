@@ -182,7 +182,10 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
     if !is_one || !is_sound(before, request, ask) || several_clusters(before) {
         return Ok(());
     }
-    let guaranteed = |name: &&&String| before.group(name).is_some_and(|group| group.priority >= 0);
+    // One that was lazily preempted before is opportunistic, whatever it asked for.
+    let guaranteed = |name: &&&String| {
+        before.group(name).is_some_and(|group| group.priority >= 0 && group.lazy_preemption_status.is_none())
+    };
     for kept in displaced.iter().filter(guaranteed) {
         let mut fewer = before.clone();
         for other in displaced.iter().filter(|other| *other != kept) {
