@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
-use super::holds::Visitor;
+use super::holds::{Claims, Visitor};
 use super::starts::{StartEnd, evicted_key};
 use super::state::Planner;
 
@@ -56,6 +56,7 @@ impl Planner {
         if limits.searches == 0 {
             return false;
         }
+        self.let_claims_reclaim();
         let Preemptors { mut lines, left_out } = self.preemptors(now_ms);
         if lines.is_empty() {
             return false;
@@ -229,6 +230,7 @@ impl Planner {
             }
             // A job that could never run does not preempt, whatever stopped it last.
             let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
+            let never = beyond || class.never;
             let stopped =
                 !beyond && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
             let may = stopped
@@ -240,7 +242,7 @@ impl Planner {
             if may {
                 found.push(*id);
             }
-            if line.policy.blocks(front.priority.0) {
+            if line.policy.blocks(front.priority.0) && !never {
                 break;
             }
         }
@@ -361,40 +363,49 @@ impl Planner {
         let request = self.ledger.tree().request(&job.request);
         let holds = std::mem::take(&mut self.holds);
         let visitor = Visitor::of(&job, &request, now_ms, &holds);
+        let reclaims = Rights::reclaim(&self.ledger, job.leaf, &request);
         let open: Vec<ClusterName> = places
             .could_hold(&job)
             .into_iter()
             .filter(|cluster| holds.may_preempt_in(cluster))
-            .filter(|cluster| !holds.is_claimed(&self.ledger, &visitor, cluster))
-            .collect();
-        let goals: Vec<Goal> = open
-            .into_iter()
-            .map(|cluster| {
-                let (preemptors, gone) = holds.preemptors_in(&cluster, Some(id));
-                Goal { cluster, preemptors, gone }
-            })
+            .filter(|cluster| reclaims || !holds.is_claimed(&self.ledger, &visitor, cluster))
             .collect();
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
-        let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
         let (started, fresh) = (&self.started, &self.fresh);
         while self.shared.front().is_some_and(|at_ms| at_ms.saturating_add(SHARE_WINDOW_MS) <= now_ms) {
             self.shared.pop_front();
         }
         let saves_work = self.shared.len() >= SHARE_BURST;
         let (behind_since_ms, given) = (self.behind.get(id).copied(), &self.given);
-        let leaves_room = &room;
-        let known = Known {
-            ending: &ending,
-            started,
-            fresh,
-            saves_work,
-            behind_since_ms,
-            given,
-            now_ms,
-            leaves_room,
-        };
-        let found = search(&mut self.ledger, places, &job, known, &goals);
-        drop(goals);
+        let mut found = Searched::default();
+        for claims in [Claims::All, Claims::InsideMin] {
+            let goal = |cluster: &ClusterName| {
+                let (mut preemptors, mut gone) = holds.preemptors_in(cluster, Some(id));
+                let (holders, waited) =
+                    holds.claims_in(&self.ledger, &self.queues, &visitor, cluster, claims);
+                preemptors.extend(holders);
+                gone.extend(waited);
+                Goal { cluster: cluster.clone(), preemptors, gone }
+            };
+            let goals: Vec<Goal> = open.iter().map(goal).collect();
+            // What becomes free by itself is for the claims as well.
+            let going: Vec<AdmittedJob> = ending.iter().filter_map(|id| self.ledger.release(id)).collect();
+            let kept = &holds.kept_by_claims(&self.ledger, &visitor, claims);
+            for job in going {
+                self.ledger.admit(job);
+            }
+            let (ending, saved) = (&ending, saves_work);
+            let known =
+                Known { ending, started, fresh, saves_work: saved, behind_since_ms, given, now_ms, kept };
+            let searched = search(&mut self.ledger, places, &job, known, &goals);
+            let takes = searched.found.as_ref().is_some_and(|found| !found.victims.is_empty());
+            if claims == Claims::All || takes {
+                found = searched;
+            }
+            if found.found.is_some() || !reclaims || holds.claims.is_empty() {
+                break;
+            }
+        }
         self.holds = holds;
         found
     }
@@ -459,10 +470,8 @@ impl Planner {
         }
         let request = self.ledger.tree().request(&job.request);
         let short = self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0);
-        let visitor = Visitor::of(job, &request, now_ms, &self.holds);
-        let room = short.is_none() && self.holds.claims_leave_room(&self.ledger, &visitor);
         self.restore(supposed);
-        if !room {
+        if short.is_some() {
             return false;
         }
         let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));
