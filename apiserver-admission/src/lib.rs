@@ -27,6 +27,7 @@ pub mod registrations;
 mod remote;
 pub mod resource_quota;
 pub mod review;
+pub mod typing;
 
 use fleet_apiserver_kinds::registration::GROUP;
 use hook::Hook;

@@ -194,8 +194,11 @@ fn entropy(queues: i64, hand: i64) -> f64 {
     (0..hand).map(|i| ((queues - i).max(1) as f64).log2()).sum()
 }
 
-/// Name, shares (None: exempt) with the queues of a hand, and what may be lent.
-const OWN_LEVELS: [(&str, Option<(i64, Option<(i64, i64, i64)>)>, i64); 8] = [
+/// How many queues, how many of them a hand has, and how long one is.
+type Queues = (i64, i64, i64);
+
+/// Name, shares (None: exempt) with the queues, and what may be lent.
+const OWN_LEVELS: [(&str, Option<(i64, Option<Queues>)>, i64); 8] = [
     ("exempt", None, 0),
     ("catch-all", Some((5, None)), 0),
     ("system", Some((30, Some((64, 6, 50)))), 33),
@@ -270,7 +273,8 @@ pub fn own_objects() -> Vec<(&'static str, Value)> {
     let leases = ["coordination.k8s.io"];
     let mut of_nodes = part(std::slice::from_ref(&nodes), &[""], &["nodes", "nodes/status"], "");
     if let Some(rules) = of_nodes[0]["resourceRules"].as_array_mut() {
-        rules.push(json!({"verbs": ["*"], "apiGroups": leases, "resources": ["leases"], "namespaces": ["*"]}));
+        rules
+            .push(json!({"verbs": ["*"], "apiGroups": leases, "resources": ["leases"], "namespaces": ["*"]}));
     }
     let mut endpoints = part(
         &[

@@ -199,7 +199,9 @@ impl<'a> Walk<'a> {
     }
 
     fn ports(&mut self) {
-        let mut known: BTreeMap<(i64, &str), Vec<(String, i64, &str)>> = BTreeMap::new();
+        /// Place, port of the host, and address of it.
+        type Known<'a> = Vec<(String, i64, &'a str)>;
+        let mut known: BTreeMap<(i64, &str), Known<'_>> = BTreeMap::new();
         for (place, container) in self.each() {
             for (i, port) in list(container, &["ports"]).iter().enumerate() {
                 let place = format!("{place}.ports[{i}]");

@@ -7,6 +7,7 @@ use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::typing;
 use fleet_apiserver_ground::nesting;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
@@ -68,6 +69,11 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
         return Ok(());
     }
     Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), causes))
+}
+
+/// Policies whose expressions have types.
+pub fn is_policy(r: &Resource) -> bool {
+    r.is("admissionregistration.k8s.io", "validatingadmissionpolicies")
 }
 
 /// What a change leads to.
@@ -228,6 +234,10 @@ pub fn finish(
         if differs {
             let generation = tree::number(live, &["metadata", "generation"]) + 1;
             tree::meta(&mut new).insert("generation".into(), generation.into());
+            if is_policy(r) {
+                let status = typing::status(&call.core, &new);
+                tree::object(&mut new).insert("status".into(), status);
+            }
         }
     }
     if !applied && managed::is_tracked(&call.core.untracked, &new) {

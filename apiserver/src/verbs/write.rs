@@ -8,7 +8,7 @@ use crate::verbs::body::{
     renormalize, undecodable, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
-use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
+use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::verbs::{addresses, apply, crd, namespaces, read};
 use axum::body::Body;
 use fleet_apiserver_admission::access::{accounts, rbac};
@@ -239,6 +239,10 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     admission::plugins::check_new(call, value)?;
     admission::pod_security::check(call, value)?;
     admission::pod_security::check_namespace(call, None, value).await?;
+    if settle::is_policy(r) {
+        let status = admission::typing::status(&call.core, value);
+        tree::object(value).insert("status".into(), status);
+    }
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &call.core.auth.key, value);
     }

@@ -183,6 +183,35 @@ async fn policies_webhooks_and_reviews() {
 }
 
 #[tokio::test]
+async fn a_policy_says_which_of_its_expressions_have_wrong_types() {
+    let api = Api::new().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let name = random("p-");
+    let rules = json!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]);
+    let checks = json!([{"expression": "object.spec.replicas > 1"}, {"expression": "object.spec.replicass > 1"},
+        {"expression": "object.spec.replicas > '1'"}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": checks});
+    api.post(policies, json!({"metadata": {"name": name}, "spec": spec})).await.expect(201);
+    let at = format!("{policies}/{name}");
+    let found = api.until(&at, |a| a.body["status"]["typeChecking"]["expressionWarnings"].is_array()).await;
+    let warnings = found.body["status"]["typeChecking"]["expressionWarnings"].as_array().unwrap().clone();
+    let places: Vec<&str> = warnings.iter().map(|w| w["fieldRef"].as_str().unwrap()).collect();
+    assert_eq!(places, ["spec.validations[1].expression", "spec.validations[2].expression"], "{warnings:?}");
+    assert!(warnings[0]["warning"].as_str().unwrap().contains("undefined field 'replicass'"));
+    api.delete(&at, json!({})).await.expect(200);
+    api.done().await;
+}
+
+#[tokio::test]
+async fn an_applied_object_that_is_gone_is_not_made_under_its_old_uid() {
+    let api = Api::new().await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "uid": "x"}});
+    let path = format!("{}/a?fieldManager=m", api.core("configmaps"));
+    api.patch(&path, "apply", map).await.fails(409, "Conflict");
+    api.done().await;
+}
+
+#[tokio::test]
 async fn devices_and_their_classes() {
     let api = Api::new().await;
     let claim = |exactly: Value, devices: Value| {
