@@ -197,8 +197,11 @@ fn entropy(queues: i64, hand: i64) -> f64 {
 /// How many queues, how many of them a hand has, and how long one is.
 type Queues = (i64, i64, i64);
 
-/// Name, shares (None: exempt) with the queues, and what may be lent.
-const OWN_LEVELS: [(&str, Option<(i64, Option<Queues>)>, i64); 8] = [
+/// The shares of a level, and its queues if it has any.
+type Shares = (i64, Option<Queues>);
+
+/// Name, shares (None: exempt), and what may be lent.
+const OWN_LEVELS: [(&str, Option<Shares>, i64); 8] = [
     ("exempt", None, 0),
     ("catch-all", Some((5, None)), 0),
     ("system", Some((30, Some((64, 6, 50)))), 33),
