@@ -354,6 +354,13 @@ impl Ledger {
         self.guaranteed_at(node, r).saturating_sub(self.firm[self.tree.cell(node, r)])
     }
 
+    /// Others that may not be preempted hold the min that the job needs. Nobody else can take or leave it.
+    pub(crate) fn lacks_min(&self, leaf: NodeId, request: &Request, preemptible: bool) -> bool {
+        let held =
+            |node: NodeId| request.amounts.iter().any(|(r, asked)| *asked > self.firm_room_at(node, *r));
+        !preemptible && self.tree.path_to_root(leaf).any(held)
+    }
+
     /// The root guarantees its whole capacity: it borrows from nobody. There is no min for the number of jobs.
     fn guaranteed_at(&self, node: NodeId, r: usize) -> i64 {
         if r == JOBS {

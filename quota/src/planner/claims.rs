@@ -192,6 +192,10 @@ impl Planner {
             self.queues.set_never(id, true);
             return Head::Never;
         }
+        // What it waits for is not for those who pass it.
+        if self.ledger.lacks_min(leaf, &class.request, class.key.preemptible) {
+            return Head::Other;
+        }
         let below = match self.stop_of(class) {
             Stop::Quota { bound, .. } => Some(self.ledger.node_of(bound)),
             Stop::Place | Stop::Kept(_) => Some(NodeId::ROOT),

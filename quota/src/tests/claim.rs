@@ -305,3 +305,18 @@ fn a_job_with_a_claim_reclaims_once_it_is_inside_its_min() {
     fleet.end("b1");
     assert_eq!(fleet.plan_at(3000), ["wide starts on east"]);
 }
+
+#[test]
+fn a_firm_head_that_waits_for_a_min_held_by_others_leaves_the_claim_to_the_next() {
+    let mut fleet = Fleet::new("root 9-9; a 2-9 @max-bypass=0s; b 0-9", "east 5");
+    let service = admitted(fleet.planner.tree(), "service", "a", 1, 0, 0);
+    fleet.planner.admit(AdmittedJob { preemptible: false, ..service });
+    fleet.clusters.hold("service", "east", 1);
+    fleet.run("r1", "b", 3, 0, "east");
+    let firm = waiting(fleet.planner.tree(), "firm", "a", 2, 9, 0);
+    fleet.planner.enqueue(WaitingJob { preemptible: false, ..firm });
+    fleet.submit("wide", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "wide claims east"]);
+}
