@@ -216,7 +216,7 @@ impl Pod {
 
     pub fn container_restarts(&self) -> i64 {
         let all = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
-        all.map(|container| container.restart_count).sum()
+        fleet_resources::sum(all.map(|container| container.restart_count))
     }
 
     /// The owner that controls it.

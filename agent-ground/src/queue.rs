@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Longest back-off.
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// Longest wait; a longer one, from a user's spec, is looked at in between.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Result of a task for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +149,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
             }
         };
         inner.cancel(&key);
-        let at = Instant::now() + wait;
+        let at = Instant::now() + wait.min(LONGEST_WAIT);
         inner.due.insert(key.clone(), at);
         inner.timers.entry(at).or_default().push(key);
     }
@@ -219,6 +221,20 @@ mod tests {
         };
         queue.run(4, shutdown, work).await;
         assert_eq!(runs.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_waits_for_ever_ends_no_queue() {
+        let (queue, shutdown) = (Arc::new(Queue::default()), CancellationToken::new());
+        queue.add(1);
+        let (runs, stop) = (Arc::new(AtomicUsize::new(0)), shutdown.clone());
+        let work = move |_| {
+            if runs.fetch_add(1, Ordering::SeqCst) > 0 {
+                stop.cancel();
+            }
+            std::future::ready(Next::After(Duration::MAX))
+        };
+        queue.run(1, shutdown, work).await;
     }
 
     #[tokio::test(start_paused = true)]

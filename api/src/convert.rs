@@ -107,7 +107,7 @@ pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
     let mut free = shape.free.to_quantities();
     if shape.max_pods > 0 {
         allocatable.insert(PODS.to_string(), shape.max_pods.to_string());
-        free.insert(PODS.to_string(), (shape.max_pods - shape.pods).max(0).to_string());
+        free.insert(PODS.to_string(), shape.max_pods.saturating_sub(shape.pods).max(0).to_string());
     }
     NodeShape {
         count: shape.count,
@@ -122,7 +122,7 @@ pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
 
 /// Most nodes of one cluster that are planned with: the planner keeps each of them. A member that reports more does not
 /// tell the truth, or has twenty times the nodes that Kubernetes supports.
-const MOST_NODES: i64 = 100_000;
+pub const MOST_NODES: i64 = 100_000;
 
 /// The node shapes of a Cluster's status, up to [`MOST_NODES`] nodes.
 pub fn placement_shapes(shapes: &[NodeShape]) -> Vec<placement::NodeShape> {
@@ -141,7 +141,7 @@ fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
     let mut allocatable = resources(&shape.allocatable).unwrap_or_default();
     let mut free = resources(&shape.free).unwrap_or_default();
     let max_pods = allocatable.get(PODS);
-    let pods = max_pods - free.get(PODS);
+    let pods = max_pods.saturating_sub(free.get(PODS));
     allocatable.set(PODS, 0);
     free.set(PODS, 0);
     placement::NodeShape {
@@ -226,5 +226,8 @@ mod tests {
         };
         assert_eq!(counts(&[3, -1, 4]), [3, 0, 4]);
         assert_eq!(counts(&[99_990, 1_000_000_000, i64::MAX, 1]), [99_990, 10, 0, 0]);
+        let pods = |number: i64| BTreeMap::from([(PODS.to_string(), number.to_string())]);
+        let shape = NodeShape { allocatable: pods(i64::MAX), free: pods(-i64::MAX), ..NodeShape::default() };
+        assert_eq!(node_shape(&placement_shape(&shape)).free[PODS], "0");
     }
 }

@@ -127,7 +127,8 @@ enum Texts {
 
 /// Prepares a derived schema for a CustomResourceDefinition: removes descriptions inside pod templates and
 /// volume claims, turns the others into plain text for `kubectl explain`, lets quantities be numbers, and
-/// removes formats that Kubernetes does not know.
+/// removes formats that Kubernetes does not know, and
+/// bounds integers of 32 bits.
 pub fn tidy(schema: &mut Value) {
     tidy_below(schema, Texts::Kept);
 }
@@ -161,6 +162,7 @@ fn tidy_below(schema: &mut Value, texts: Texts) {
             {
                 map.remove("format");
             }
+            bound_integer(map);
             for (key, value) in map.iter_mut() {
                 if texts == Texts::Kept && is_built_in(key, value) {
                     let own = value["description"].take();
@@ -175,6 +177,17 @@ fn tidy_below(schema: &mut Value, texts: Texts) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| tidy_below(item, texts)),
         _ => {}
+    }
+}
+
+/// API servers do not enforce the formats of integers, only their bounds. A controller that reads 32 bits stops at a list
+/// with one number that has more, and with it all jobs of that kind.
+fn bound_integer(schema: &mut serde_json::Map<String, Value>) {
+    if schema.get("type").is_some_and(|kind| kind == "integer")
+        && schema.get("format").is_some_and(|format| format == "int32")
+    {
+        schema.entry("minimum").or_insert_with(|| i32::MIN.into());
+        schema.entry("maximum").or_insert_with(|| i32::MAX.into());
     }
 }
 

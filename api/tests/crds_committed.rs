@@ -143,3 +143,30 @@ fn the_page_of_fields_is_what_kubectl_explains() {
         "docs/fields.md is out of date; run UPDATE_DOCS=1 cargo test -p fleet-api page_of_fields"
     );
 }
+
+/// API servers enforce bounds, and no formats.
+#[test]
+fn integers_of_32_bits_have_bounds() {
+    for side in [Side::Hub, Side::Member] {
+        for definition in crds::definitions(side) {
+            let versions = definition["spec"]["versions"].as_array().expect("versions");
+            versions.iter().for_each(|version| bounds(crds::name(&definition), &version["schema"]));
+        }
+    }
+}
+
+fn bounds(name: &str, schema: &serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            if map.get("format").is_some_and(|format| format == "int32") {
+                let bound = |name: &str| map.get(name).and_then(serde_json::Value::as_f64);
+                let (least, most) = (bound("minimum"), bound("maximum"));
+                assert!(least.is_some_and(|least| least >= i32::MIN.into()), "{name}: {schema}");
+                assert!(most.is_some_and(|most| most <= i32::MAX.into()), "{name}: {schema}");
+            }
+            map.values().for_each(|value| bounds(name, value));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|value| bounds(name, value)),
+        _ => {}
+    }
+}

@@ -19,6 +19,7 @@ pub mod budgets;
 pub mod call;
 mod hook;
 mod limits;
+pub mod nodes;
 pub mod plugins;
 pub mod pod_security;
 mod policy;
@@ -26,6 +27,7 @@ pub mod registrations;
 mod remote;
 pub mod resource_quota;
 pub mod review;
+pub mod typing;
 
 use fleet_apiserver_kinds::registration::GROUP;
 use hook::Hook;
@@ -74,6 +76,7 @@ fn ask(call: &Call) -> Ask {
             namespace: part("namespace"),
             name: part("name"),
             path: part("path"),
+            selector: String::new(),
         };
         if core.auth.trusts(user) {
             return Some(String::new());

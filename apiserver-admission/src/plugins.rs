@@ -2,12 +2,12 @@
 //!
 //! Inputs: a new or changed object and the store. Absent on purpose: LimitRanger (see `limits`) and ResourceQuota.
 
-use super::limits;
+use super::{limits, nodes};
 use crate::access::rbac::Question;
 use crate::access::user::User;
 use crate::call::{Call, Core};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Value, json};
 
@@ -63,8 +63,13 @@ pub fn create(call: &Call, value: &mut Value) -> ApiResult<()> {
 /// # Errors
 /// 403 with what is outside its bounds.
 pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
+    nodes::restrict(call, tree::meta_text(value, "name"), None, Some(value))?;
     if call.resource().is("certificates.k8s.io", "certificatesigningrequests") {
         restricted_subject(call, value)?;
+    } else if call.resource().is("", "pods") {
+        mounts(call, value)?;
+    } else if call.resource().group == "resource.k8s.io" {
+        admin_access(call, value)?;
     }
     limits::check(&call.core, call.resource(), &call.namespace, value)
 }
@@ -74,6 +79,10 @@ pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
 /// # Errors
 /// 403 if the caller may not approve or sign.
 pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
+    nodes::restrict(call, &call.name, Some(old), Some(new))?;
+    if call.resource().is("", "persistentvolumeclaims") {
+        return grown_claim(call, old, new);
+    }
     if !call.resource().is("certificates.k8s.io", "certificatesigningrequests") {
         return Ok(());
     }
@@ -100,6 +109,97 @@ pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     }
     let why = format!("user not permitted to {word} requests with signerName {signer:?}");
     Err(ApiError::forbidden(call.resource(), &call.name, &why))
+}
+
+/// A bound claim grows only where its class can have its volume grow.
+fn grown_claim(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
+    let size = |claim: &Value| {
+        let text = tree::text(claim, &["spec", "resources", "requests", "storage"]).to_string();
+        fleet_resources::quantity::parse("storage", &text).unwrap_or(0)
+    };
+    if size(new) <= size(old) || tree::text(old, &["status", "phase"]) != "Bound" {
+        return Ok(());
+    }
+    let of = |claim: &Value| tree::text(claim, &["spec", "storageClassName"]).to_string();
+    let class = call.core.store.table("storage.k8s.io/storageclasses").get(&of(new));
+    let grows = class.is_some_and(|c| c.at(&["allowVolumeExpansion"]) == Some(Value::Bool(true)));
+    if grows && of(old) == of(new) {
+        return Ok(());
+    }
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    Err(ApiError::forbidden(call.resource(), &call.name, why))
+}
+
+/// The label of a namespace whose claims may look at devices that others have.
+const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
+
+/// Devices that others have are looked at from namespaces that are marked for it.
+fn admin_access(call: &Call, claim: &Value) -> ApiResult<()> {
+    let (r, below) = (
+        call.resource(),
+        if call.resource().plural == "resourceclaimtemplates" { "spec.spec" } else { "spec" },
+    );
+    let path: Vec<&str> = below.split('.').chain(["devices", "requests"]).collect();
+    let marked = call.core.namespaces.get(&call.namespace);
+    let marked = marked.is_some_and(|ns| ns.text(&["metadata", "labels", ADMIN_ACCESS]) == "true");
+    let asks = |request: &Value| tree::at(request, &["exactly", "adminAccess"]) == Some(&Value::Bool(true));
+    let Some(i) = tree::list(claim, &path).iter().position(asks).filter(|_| !marked) else { return Ok(()) };
+    let why = format!(
+        "admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
+    );
+    let cause = Cause::forbidden(format!("{below}.devices.requests[{i}].exactly.adminAccess"), &why);
+    Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(claim, "name"), vec![cause]))
+}
+
+/// What an account's pods may mount, where the account says so, and what copies of a kubelet's own pods may not name.
+fn mounts(call: &Call, pod: &Value) -> ApiResult<()> {
+    let refused = |why: String| Err(ApiError::forbidden(call.resource(), tree::meta_text(pod, "name"), &why));
+    let secrets = || {
+        let volumes = tree::list(pod, &["spec", "volumes"]).iter();
+        volumes.map(|v| tree::text(v, &["secret", "secretName"])).filter(|name| !name.is_empty())
+    };
+    let name = tree::text(pod, &["spec", "serviceAccountName"]);
+    if tree::at(pod, &["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
+        if secrets().next().is_some() {
+            return refused("a mirror pod may not reference secrets".into());
+        }
+        return Ok(());
+    }
+    let Some(account) = call.core.store.table("/serviceaccounts").get(&format!("{}/{name}", call.namespace))
+    else {
+        return Ok(());
+    };
+    if account.text(&["metadata", "annotations", "kubernetes.io/enforce-mountable-secrets"]) != "true" {
+        return Ok(());
+    }
+    let listed =
+        |field: &str, secret: &str| account.list(&[field]).iter().any(|s| tree::text(s, &["name"]) == secret);
+    if let Some(secret) = secrets().find(|secret| !listed("secrets", secret)) {
+        return refused(format!(
+            "volume with secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret"
+        ));
+    }
+    for container in ["initContainers", "containers"].iter().flat_map(|key| tree::list(pod, &["spec", key])) {
+        let from = tree::list(container, &["envFrom"]).iter().map(|e| tree::text(e, &["secretRef", "name"]));
+        let one = tree::list(container, &["env"])
+            .iter()
+            .map(|e| tree::text(e, &["valueFrom", "secretKeyRef", "name"]));
+        if let Some(secret) = from.chain(one).find(|secret| !secret.is_empty() && !listed("secrets", secret))
+        {
+            let container = tree::text(container, &["name"]);
+            return refused(format!(
+                "container {container} with envVar or envFrom referencing secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret"
+            ));
+        }
+    }
+    for pull in tree::list(pod, &["spec", "imagePullSecrets"]).iter().map(|s| tree::text(s, &["name"])) {
+        if !listed("imagePullSecrets", pull) {
+            return refused(format!(
+                "imagePullSecrets[].name={pull:?} is not allowed because service account {name} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The class that is marked as the default; the newest of several.
@@ -181,12 +281,24 @@ fn runtime_class(core: &Core, r: &Resource, pod: &mut Value) -> ApiResult<()> {
     if given.is_some() && given != overhead.as_ref() {
         return refused("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".into());
     }
+    let pod_name = tree::meta_text(pod, "name").to_string();
     let spec = tree::child(pod, "spec");
     if let Some(overhead) = overhead {
         spec.insert("overhead".into(), overhead);
     }
     if let Some(Value::Object(wanted)) = class.at(&["scheduling", "nodeSelector"]) {
         let selector = tree::object(spec.entry("nodeSelector").or_insert_with(|| json!({})));
+        for (key, value) in &wanted {
+            if let Some(other) = selector.get(key).filter(|own| *own != value) {
+                let shown = |v: &Value| v.as_str().unwrap_or_default().to_string();
+                let why = format!(
+                    "pod rejected: conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
+                    shown(value),
+                    shown(other)
+                );
+                return Err(ApiError::forbidden(r, &pod_name, &why));
+            }
+        }
         for (key, value) in wanted {
             selector.entry(key).or_insert(value);
         }

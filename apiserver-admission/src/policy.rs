@@ -135,6 +135,7 @@ impl Policy {
                 Ok(params) => params,
                 Err(_) if !self.fails => continue,
                 Err(why) => {
+                    let why = format!("failed to configure binding: {why}");
                     self.act(review, binding, "", why, warnings)?;
                     continue;
                 }

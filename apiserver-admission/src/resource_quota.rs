@@ -29,6 +29,14 @@ const COUNTED: [&str; 7] = [
     "resourcequotas",
 ];
 
+const CLAIMS: &str = "persistentvolumeclaims";
+const DEVICES: &str = "deviceclass.resource.k8s.io/devices";
+const CLASS_STORAGE: &str = "storageclass.storage.k8s.io/requests.storage";
+/// Names that bound what is asked of one class; the class stands before them, with a dot between.
+const CLASSED: [&str; 3] = [CLASS_STORAGE, "storageclass.storage.k8s.io/persistentvolumeclaims", DEVICES];
+/// Devices that a request for all of them may get at most.
+const MOST_DEVICES: i64 = 32;
+
 /// Amounts by the names a quota uses, in base units.
 type Amounts = BTreeMap<String, i64>;
 
@@ -130,6 +138,9 @@ fn within(table: &Table, namespace: &str) -> Vec<Arc<Obj>> {
 
 /// The resource whose unit an amount has: `requests.cpu` is counted as `cpu`.
 fn unit(name: &str) -> &str {
+    if name.ends_with(CLASS_STORAGE) {
+        return "storage";
+    }
     name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name)
 }
 
@@ -167,8 +178,17 @@ fn usage(base: &Base, namespace: &str, quota: &Obj) -> Amounts {
     used
 }
 
+/// A name that bounds what one class is asked for: the class, and the name without it.
+fn of_class(name: &str) -> Option<(&str, &str)> {
+    CLASSED.iter().find_map(|kept| Some((name.strip_suffix(kept)?.strip_suffix('.')?, *kept)))
+}
+
 /// True when objects of a kind can count against a name.
 fn concerns(name: &str, group: &str, plural: &str) -> bool {
+    if let Some((_, kept)) = of_class(name) {
+        let (of, kind) = if kept == DEVICES { ("resource.k8s.io", "resourceclaims") } else { ("", CLAIMS) };
+        return (group, plural) == (of, kind);
+    }
     match name.strip_prefix("count/") {
         Some(kind) => kind.split_once('.').unwrap_or((kind, "")) == (plural, group),
         None if !group.is_empty() => false,
@@ -184,6 +204,14 @@ fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i6
     if !concerns(name, group, plural) {
         return 0;
     }
+    if let Some((class, kept)) = of_class(name) {
+        return match kept {
+            DEVICES => devices(value, class),
+            _ if class_of_claim(value) != class => 0,
+            CLASS_STORAGE => storage(value),
+            _ => 1,
+        };
+    }
     let kind = tree::text(value, &["spec", "type"]);
     match name {
         _ if name.starts_with("count/") => 1,
@@ -192,14 +220,53 @@ fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i6
             i64::try_from(tree::list(value, &["spec", "ports"]).len()).unwrap_or(i64::MAX)
         }
         "services.nodeports" => 0,
-        "requests.storage" => tree::at(value, &["spec", "resources", "requests", "storage"])
-            .map_or(0, |storage| amount("storage", storage)),
+        "requests.storage" => storage(value),
         _ if plural != "pods" => 1,
         _ if matches!(tree::text(value, &["status", "phase"]), "Succeeded" | "Failed") => 0,
         _ if !in_scope(quota, value) => 0,
         "pods" => 1,
         _ => pod_amount(value, name),
     }
+}
+
+fn storage(claim: &Value) -> i64 {
+    tree::at(claim, &["spec", "resources", "requests", "storage"]).map_or(0, |n| amount("storage", n))
+}
+
+/// The storage class a claim asks for.
+fn class_of_claim(claim: &Value) -> &str {
+    match tree::text(claim, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
+        "" => tree::text(claim, &["spec", "storageClassName"]),
+        annotated => annotated,
+    }
+}
+
+/// The devices of a class that a claim can get at most.
+fn devices(claim: &Value, class: &str) -> i64 {
+    let of = |request: &Value| match (tree::text(request, &["deviceClassName"]) == class, request) {
+        (false, _) => 0,
+        (true, request) if tree::text(request, &["allocationMode"]) == "All" => MOST_DEVICES,
+        (true, request) => tree::at(request, &["count"]).and_then(Value::as_i64).unwrap_or(1),
+    };
+    let one = |request: &Value| match request.get("exactly").filter(|e| e.is_object()) {
+        Some(exactly) => of(exactly),
+        None => tree::list(request, &["firstAvailable"]).iter().map(of).max().unwrap_or(0),
+    };
+    tree::list(claim, &["spec", "devices", "requests"]).iter().map(one).fold(0, i64::saturating_add)
+}
+
+/// True for a pod that looks for, or avoids, pods of other namespaces.
+fn crosses_namespaces(pod: &Value) -> bool {
+    let names_others = |term: &Value| {
+        !tree::list(term, &["namespaces"]).is_empty()
+            || term.get("namespaceSelector").is_some_and(|s| !s.is_null())
+    };
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let part = |key: &str| tree::list(pod, &["spec", "affinity", kind, key]).iter();
+        part("requiredDuringSchedulingIgnoredDuringExecution").any(names_others)
+            || part("preferredDuringSchedulingIgnoredDuringExecution")
+                .any(|w| w.get("podAffinityTerm").is_some_and(names_others))
+    })
 }
 
 /// Where a container has the amount of a quota's name: `limits.memory`, `requests.memory`, or `memory`, which means
@@ -235,6 +302,7 @@ fn in_scope(quota: &Obj, pod: &Value) -> bool {
         "NotTerminating" => !ends,
         "BestEffort" => best_effort,
         "NotBestEffort" => !best_effort,
+        "CrossNamespacePodAffinity" => crosses_namespaces(pod),
         "PriorityClass" => match operator {
             "In" => values.iter().any(|v| v == class),
             "NotIn" => !values.iter().any(|v| v == class),
@@ -280,7 +348,7 @@ pub fn charge_change(
     old: &Value,
     new: &Value,
 ) -> ApiResult<Vec<Write>> {
-    let grows = r.is("", "pods") || r.is("", "services") || r.is("", "persistentvolumeclaims");
+    let grows = r.is("", "pods") || r.is("", "services") || r.is("", CLAIMS);
     if !grows || known.table.is_empty() || old.get("spec") == new.get("spec") {
         return Ok(Vec::new());
     }

@@ -87,9 +87,10 @@ impl Review<'_> {
     pub fn request(&self, seen: &Entry) -> Value {
         let (asked, seen) = (self.resource(), &*seen.resource);
         let scaling = self.subresource == "scale";
-        let kind = |r: &Resource| match scaling {
-            true => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
-            false => json!({"group": r.group, "version": r.version, "kind": r.kind}),
+        let kind = |r: &Resource| match self.subresource {
+            "scale" => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
+            "token" => json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}),
+            _ => json!({"group": r.group, "version": r.version, "kind": r.kind}),
         };
         let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
         let object = |value: Option<&Value>| {

@@ -146,6 +146,7 @@ pub fn node(new: &At, old: Option<&At>) {
             }
         }
     }
+    pod_ranges(&spec.at("podCIDRs"));
     let Some(old) = old else { return };
     let before = old.at("spec");
     if !before.at("podCIDRs").is_empty() && !same(spec.at("podCIDRs").value(), before.at("podCIDRs").value())
@@ -159,6 +160,24 @@ pub fn node(new: &At, old: Option<&At>) {
     let source = spec.at("configSource");
     if source.is_set() {
         source.forbidden("configSource is not allowed");
+    }
+}
+
+/// The ranges of addresses of a node's pods: one, or one of each family.
+fn pod_ranges(ranges: &At) {
+    let network = |text: &str| {
+        let (ip, bits) = text.split_once('/')?;
+        let (ip, bits) = (ip.parse::<std::net::IpAddr>().ok()?, bits.parse::<u32>().ok()?);
+        (bits <= if ip.is_ipv4() { 32 } else { 128 }).then(|| ip.is_ipv4())
+    };
+    let families: Vec<Option<bool>> = ranges.items().map(|range| network(range.text())).collect();
+    for (range, family) in ranges.items().zip(&families) {
+        if family.is_none() {
+            range.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        }
+    }
+    if ranges.len() > 2 || (ranges.len() == 2 && families[0] == families[1]) {
+        ranges.invalid("may specify no more than one CIDR for each IP family");
     }
 }
 
@@ -300,6 +319,20 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 
+/// True for a name that may be bound for the objects of a scope alone.
+fn scope_fits(scope: &str, name: &str) -> bool {
+    const COMPUTE: [&str; 6] =
+        ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
+    if !QUOTA_NAMES.contains(&name) && !name.contains("hugepages-") {
+        return true;
+    }
+    match scope {
+        "BestEffort" => name == "pods",
+        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+        _ => name == "pods" || COMPUTE.contains(&name),
+    }
+}
+
 /// Checks a ResourceQuota.
 pub fn resource_quota(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
@@ -327,9 +360,7 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
     if both("BestEffort", "NotBestEffort") || both("Terminating", "NotTerminating") {
         scopes.invalid("conflicting scopes");
     }
-    if chosen.contains(&"BestEffort")
-        && hard.entries().any(|(name, _)| name != "pods" && !name.starts_with("count/"))
-    {
+    if chosen.iter().any(|scope| hard.entries().any(|(name, _)| !scope_fits(scope, name))) {
         scopes.invalid("unsupported scope applied to resource");
     }
     let selected = spec.at("scopeSelector.matchExpressions");
@@ -337,6 +368,8 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
         let (scope, operator, values) = (e.at("scopeName"), e.at("operator"), e.at("values"));
         if !SCOPES.contains(&scope.text()) {
             scope.invalid("unsupported scope");
+        } else if hard.entries().any(|(name, _)| !scope_fits(scope.text(), name)) {
+            selected.invalid("unsupported scope applied to resource");
         }
         let priority = matches!(scope.text(), "PriorityClass" | "VolumeAttributesClass");
         match operator.text() {
@@ -366,6 +399,35 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
     }
 }
 
+/// More of the same, seen again.
+fn series(new: &At) {
+    let series = new.at("series");
+    if series.is_set() {
+        if series.at("count").number().unwrap_or(0) < 2 {
+            series.at("count").invalid("should be at least 2");
+        }
+        series.at("lastObservedTime").need();
+    }
+}
+
+/// What only the older group has is not set through the newer one.
+fn outdated(new: &At) {
+    for (field, shown) in [
+        ("count", "deprecatedCount"),
+        ("firstTimestamp", "deprecatedFirstTimestamp"),
+        ("lastTimestamp", "deprecatedLastTimestamp"),
+    ] {
+        let found = new.at(field);
+        if found.is_set() && *found.value() != json!(0) {
+            new.note(Cause::invalid(shown, found.value(), "needs to be unset"));
+        }
+    }
+    let source = new.at("source");
+    if !source.at("component").text().is_empty() || !source.at("host").text().is_empty() {
+        new.note(Cause::invalid("deprecatedSource", source.value(), "needs to be unset"));
+    }
+}
+
 /// Checks an Event; `modern`: it came by the newer group.
 pub fn event(new: &At, old: Option<&At>, modern: bool) {
     // Stored in the core form, whichever group it came by.
@@ -380,11 +442,13 @@ pub fn event(new: &At, old: Option<&At>, modern: bool) {
         return;
     }
     let (reason, action, note) = (new.at("reason"), new.at("action"), new.at("message"));
+    series(new);
     if note.text().len() > 1024 {
         new.note(Cause::invalid("note", &json!(""), "can have at most 1024 characters"));
     }
     let Some(old) = old else {
         new.at("eventTime").need();
+        outdated(new);
         let controller = new.at("reportingComponent");
         if controller.text().is_empty() {
             new.note(Cause::required("reportingController", ""));

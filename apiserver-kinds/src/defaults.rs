@@ -2,7 +2,7 @@
 //!
 //! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
 
-use super::registration;
+use super::{flow, registration};
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::resource::Resource;
@@ -46,6 +46,15 @@ fn default(resource: &Resource, value: &mut Value) {
             default_to(tree::child(value, "status"), "phase", "Pending");
         }
         ("", "nodes") => {
+            // The older field and the newer list say the same.
+            let spec = tree::child(value, "spec");
+            if let Some(range) =
+                spec.get("podCIDR").cloned().filter(|r| r.as_str().is_some_and(|r| !r.is_empty()))
+            {
+                default_to(spec, "podCIDRs", json!([range]));
+            } else if let Some(first) = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned() {
+                spec.insert("podCIDR".into(), first);
+            }
             let capacity = tree::at(value, &["status", "capacity"]).cloned();
             if let Some(capacity) = capacity {
                 default_to(tree::child(value, "status"), "allocatable", capacity);
@@ -209,9 +218,7 @@ fn other(resource: &Resource, value: &mut Value) {
             }
         }
         ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
-        ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
-            default_to(tree::child(value, "spec"), "matchingPrecedence", 1000);
-        }
+        ("flowcontrol.apiserver.k8s.io", plural) => flow::defaults(plural, value),
         ("", "podtemplates") => template(tree::object(value)),
         ("resource.k8s.io", "resourceclaims") => devices(tree::child(value, "spec")),
         ("resource.k8s.io", "resourceclaimtemplates") => {

@@ -255,6 +255,12 @@ fn status(new: &At, old: &At) {
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         status.at(field).non_negative();
     }
+    let ready = status.at("ready");
+    if ready.number().unwrap_or(0) > status.at("active").number().unwrap_or(0)
+        && !same(ready.value(), before.at("ready").value())
+    {
+        ready.invalid("cannot set more ready pods than active");
+    }
     let (conditions, were) = (status.at("conditions"), before.at("conditions"));
     for kind in ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"] {
         if is_true(&were, kind) && !is_true(&conditions, kind) {

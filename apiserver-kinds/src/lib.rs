@@ -12,6 +12,8 @@ mod container;
 mod core_v1;
 mod cron;
 mod defaults;
+mod devices;
+pub mod flow;
 mod job;
 mod network;
 pub mod nodes;
@@ -25,6 +27,7 @@ pub mod scale;
 pub mod services;
 mod storage;
 mod volume;
+pub mod warnings;
 mod workload;
 
 pub use defaults::{apply, new_job, new_namespace, of_fields, qos, template_generation};
@@ -105,7 +108,7 @@ fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
 fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
     match (group, r.plural.as_str()) {
         ("discovery.k8s.io", "endpointslices") => network::endpoint_slice(new, old),
-        ("networking.k8s.io", "ingresses") => network::ingress(new),
+        ("networking.k8s.io", "ingresses") => network::ingress(new, old),
         ("networking.k8s.io", "ingressclasses") => network::ingress_class(new, old),
         ("networking.k8s.io", "networkpolicies") => network::network_policy(new),
         ("networking.k8s.io", "ipaddresses") => network::ip_address(new, old),
@@ -121,6 +124,8 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("certificates.k8s.io", "certificatesigningrequests") => {
             policy::signing_request(new, old, subresource)
         }
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow::schema(new),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow::level(new),
         ("storage.k8s.io", "storageclasses") => storage::class(new, old),
         ("storage.k8s.io", "volumeattributesclasses") => storage::attributes_class(new, old),
         ("storage.k8s.io", "csidrivers") => storage::driver(new, old),
@@ -129,14 +134,16 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("storage.k8s.io", "volumeattachments") => storage::attachment(new, old),
         ("resource.k8s.io", "resourceclaims") => {
             let before = old.map(|o| o.at("spec"));
-            storage::resource_claim(&new.at("spec"), before.as_ref());
+            devices::resource_claim(&new.at("spec"), before.as_ref());
         }
         ("resource.k8s.io", "resourceclaimtemplates") => {
-            storage::resource_claim(&new.at("spec.spec"), None);
+            devices::resource_claim(&new.at("spec.spec"), None);
             if let Some(old) = old {
                 new.at("spec").same_as(&old.at("spec"));
             }
         }
+        ("resource.k8s.io", "deviceclasses") => devices::class(new),
+        ("resource.k8s.io", "resourceslices") => devices::slice(new),
         _ => {}
     }
 }

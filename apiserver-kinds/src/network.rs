@@ -43,13 +43,56 @@ pub fn service(new: &At) {
     service_ports(&ports);
     spec.at("selector").labels();
     affinity(&spec);
-    spec.at("ipFamilyPolicy").one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]);
-    for family in spec.at("ipFamilies").items() {
-        family.one_of(&["IPv4", "IPv6"]);
+    families(&spec);
+    let nearness = spec.at("trafficDistribution");
+    if nearness.is_set() {
+        nearness.need_one_of(&["PreferClose", "PreferSameNode", "PreferSameZone"]);
     }
+    ingress_points(new, kind.text());
     let external = spec.at("externalIPs");
     external.items().for_each(|ip| outside_address(&ip));
     traffic(&spec, kind.text());
+}
+
+/// The server has addresses of IPv4 alone.
+fn families(spec: &At) {
+    let policy = spec.at("ipFamilyPolicy");
+    policy.one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]);
+    let addressed = spec.at("type").text() != "ExternalName";
+    let headless = spec.at("clusterIP").text() == "None" && spec.at("selector").is_empty();
+    if policy.text() == "RequireDualStack" && addressed && !headless {
+        policy.invalid("this cluster is not configured for dual-stack services");
+    }
+    for family in spec.at("ipFamilies").items() {
+        family.one_of(&["IPv4", "IPv6"]);
+        if family.text() == "IPv6" && addressed && !headless {
+            family.invalid("not configured on this cluster");
+        }
+    }
+}
+
+/// Where a load balancer takes traffic in.
+fn ingress_points(new: &At, kind: &str) {
+    let points = new.at("status.loadBalancer.ingress");
+    if kind != "LoadBalancer" && !points.is_empty() {
+        points.forbidden("may only be used when `spec.type` is 'LoadBalancer'");
+        return;
+    }
+    for point in points.items() {
+        let (ip, mode) = (point.at("ip"), point.at("ipMode"));
+        if !ip.text().is_empty() && ip.text().parse::<IpAddr>().is_err() {
+            ip.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        }
+        if ip.text().is_empty() && mode.is_set() {
+            mode.forbidden("may not be specified when `ip` is not set");
+        }
+        mode.one_of(&["Proxy", "VIP"]);
+        let host = point.at("hostname");
+        host.name(NameRule::Subdomain);
+        if host.text().parse::<IpAddr>().is_ok() {
+            host.invalid("must be a DNS name, not an IP address");
+        }
+    }
 }
 
 /// An address that may stand for pods outside: none of the machine itself, of a link or of many.
@@ -266,8 +309,16 @@ pub fn endpoint_slice(new: &At, old: Option<&At>) {
 }
 
 /// Checks an Ingress.
-pub fn ingress(new: &At) {
+pub fn ingress(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
+    if old.is_none() {
+        let (notes, named) = (new.at("metadata.annotations"), spec.at("ingressClassName"));
+        let note = notes.key("kubernetes.io/ingress.class");
+        if note.is_set() && named.is_set() && note.text() != named.text() {
+            let why = "must match `ingressClassName` when both are specified";
+            note.invalid_as("annotations.kubernetes.io/ingress.class".into(), why);
+        }
+    }
     let (rules, fallback) = (spec.at("rules"), spec.at("defaultBackend"));
     if rules.is_empty() && !fallback.is_set() {
         spec.invalid("either `defaultBackend` or `rules` must be specified");

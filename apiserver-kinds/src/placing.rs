@@ -179,6 +179,19 @@ pub fn spread(at: &At) {
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             c.at(policy).one_of(&["Honor", "Ignore"]);
         }
-        c.at("labelSelector").label_selector();
+        let selector = c.at("labelSelector");
+        selector.label_selector();
+        let keys = c.at("matchLabelKeys");
+        if !keys.is_empty() && !selector.is_set() {
+            keys.forbidden("must not be specified when labelSelector is not set");
+        }
+        for key in keys.items() {
+            key.qualified();
+            if selector.at("matchExpressions").items().any(|e| e.at("key").text() == key.text())
+                || selector.at("matchLabels").value().get(key.text()).is_some()
+            {
+                key.invalid("exists in both matchLabelKeys and labelSelector");
+            }
+        }
     }
 }

@@ -23,6 +23,8 @@ pub fn check(spec: &At) {
     let pod = Pod { volumes: &volumes, claims: &claims, host_network: spec.at("hostNetwork").is_true() };
     container::check_all(spec, &pod);
     container::resources(&spec.at("resources"));
+    whole_pod(&spec.at("resources"));
+    own_users(spec);
     spec.at("restartPolicy").need_one_of(&["Always", "Never", "OnFailure"]);
     spec.at("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]);
     spec.at("nodeSelector").labels();
@@ -53,6 +55,34 @@ pub fn check(spec: &At) {
     }
     let overhead = spec.at("overhead");
     overhead.entries().for_each(|(_, amount)| amount.quantity());
+}
+
+/// What all containers of a pod share is cpu, memory and huge pages.
+fn whole_pod(resources: &At) {
+    for part in ["limits", "requests"] {
+        for (name, amount) in resources.at(part).entries() {
+            if !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-") {
+                let why = "must be a supported resource for pod level resources: cpu, memory, hugepages-*";
+                amount.note(Cause::invalid(amount.path(), &Value::from(name), why));
+            }
+        }
+    }
+    let claims = resources.at("claims");
+    if !claims.is_empty() {
+        claims.forbidden("claims may not be set for Resources at pod-level");
+    }
+}
+
+/// A pod with users of its own shares no other namespace of the machine.
+fn own_users(spec: &At) {
+    if *spec.at("hostUsers").value() != Value::Bool(false) {
+        return;
+    }
+    for key in ["hostNetwork", "hostPID", "hostIPC"] {
+        if spec.at(key).is_true() {
+            spec.at(key).forbidden("when `hostUsers` is false");
+        }
+    }
 }
 
 fn network(spec: &At) {

@@ -8,6 +8,10 @@ use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use serde_json::{Map, Value, json};
 
+mod resize;
+
+pub use resize::through;
+
 /// Table of the priority classes.
 pub const CLASSES: &str = "scheduling.k8s.io/priorityclasses";
 /// Greatest value of a class that is not the system's.
@@ -34,6 +38,10 @@ pub fn system_class(name: &str, value: i64, description: &str) -> Value {
 
 /// What the default admission plugins do with a new pod: tolerations, and its priority by its class.
 pub fn admit(base: &Base, value: &mut Value) -> ApiResult<()> {
+    let mirror = tree::at(value, &["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some();
+    if mirror && !tree::text(value, &["spec", "serviceAccountName"]).is_empty() {
+        return Err(refused(value, "a mirror pod may not reference service accounts"));
+    }
     prioritize(base, value)?;
     tolerate(tree::child(value, "spec"));
     Ok(())
@@ -117,6 +125,20 @@ pub fn tolerate(spec: &mut Map<String, Value>) {
     }
 }
 
+/// A pod that gates hold back is born with the condition that says so.
+pub fn gate(pod: &mut Value) {
+    if tree::list(pod, &["spec", "schedulingGates"]).is_empty() {
+        return;
+    }
+    let conditions = tree::child(pod, "status").entry("conditions").or_insert_with(|| json!([]));
+    if let Value::Array(list) = conditions
+        && !list.iter().any(|c| tree::text(c, &["type"]) == "PodScheduled")
+    {
+        list.push(json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates"}));
+    }
+}
+
 /// Checks what of a pod changes, through which endpoint.
 pub fn check_change(old: Option<&Value>, pod: &Value, subresource: &str, causes: &mut Vec<Cause>) {
     if let Some(old) = old
@@ -150,11 +172,8 @@ fn check_update(old: &Value, new: &Value, subresource: &str, causes: &mut Vec<Ca
         _ => {}
     }
     if subresource == "resize" {
-        let class = |pod: &Value| pod.get("spec").and_then(Value::as_object).map(crate::defaults::qos);
-        if class(old) != class(new) {
-            let why = "Pod QOS Class may not change as a result of resizing";
-            causes.push(Cause::invalid("spec", &json!(class(new).unwrap_or_default()), why));
-        }
+        resize::check(old, new, causes);
+        return;
     }
     if subresource == "ephemeralcontainers" {
         let now = tree::list(new, &["spec", "ephemeralContainers"]);
@@ -168,6 +187,14 @@ fn check_update(old: &Value, new: &Value, subresource: &str, causes: &mut Vec<Ca
                     causes.push(Cause::forbidden("spec.ephemeralContainers", &why));
                 }
             }
+        }
+    }
+    for key in ["containers", "initContainers"] {
+        if tree::list(old, &["spec", key]).len() != tree::list(new, &["spec", key]).len() {
+            // With other containers the fields cannot be compared.
+            let why = "pod updates may not add or remove containers";
+            causes.push(Cause::forbidden(format!("spec.{key}"), why));
+            return;
         }
     }
     if frozen(old, gated, subresource) != frozen(new, gated, subresource) {
@@ -224,19 +251,11 @@ fn frozen(pod: &Value, gated: bool, subresource: &str) -> Value {
         map.remove("affinity");
         map.remove("nodeSelector");
     }
-    let resize = subresource == "resize";
-    if resize {
-        map.remove("resources");
-    }
     for key in ["containers", "initContainers"] {
         let list = map.get_mut(key).and_then(Value::as_array_mut);
         for c in list.into_iter().flatten().filter_map(Value::as_object_mut) {
             c.remove("image");
             c.remove("imagePullPolicy");
-            if resize {
-                c.remove("resources");
-                c.remove("resizePolicy");
-            }
         }
     }
     spec

@@ -347,6 +347,10 @@ fn signer_name(signer: &At) {
         signer.required("");
         return;
     }
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        signer.invalid("the legacy signerName is not allowed via this API version");
+        return;
+    }
     let fine = signer.text().split_once('/').is_some_and(|(domain, path)| {
         domain.contains('.')
             && fleet_apiserver_schema::validate::name(NameRule::Subdomain, domain).is_none()

@@ -77,6 +77,7 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
         "validatingadmissionpolicies" => {
             let spec = value.get("spec").unwrap_or(&Value::Null);
             one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
+            policy_shape(spec, causes);
             let mut known = POLICY.to_vec();
             let mut before = CONDITION.to_vec();
             before.push("namespaceObject");
@@ -101,6 +102,7 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
                 let at = format!("spec.validations[{i}]");
                 expression(check, "expression", scope(Wanted::Bool, true), &at, causes);
                 expression(check, "messageExpression", scope(Wanted::Text, false), &at, causes);
+                worded(check, &at, causes);
             }
             for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
                 expression(
@@ -130,7 +132,13 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
                 let found = Value::Array(actions.to_vec());
                 causes.push(Cause::invalid("spec.validationActions", &found, why));
             }
-            for action in actions {
+            bound_params(value, causes);
+            for (i, action) in actions.iter().enumerate() {
+                if actions[..i].contains(action) {
+                    let message = format!("Duplicate value: {action}");
+                    let field = format!("spec.validationActions[{i}]");
+                    causes.push(Cause::new("FieldValueDuplicate", field, message));
+                }
                 if !["Deny", "Warn", "Audit"].iter().any(|known| action == known) {
                     let message = format!(
                         "Unsupported value: {action}: supported values: \"Audit\", \"Deny\", \"Warn\""
@@ -140,6 +148,114 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
             }
         }
         _ => {}
+    }
+}
+
+/// What a policy says beside its expressions: its parameters, what it is about, and the names of its variables.
+fn policy_shape(spec: &Value, causes: &mut Vec<Cause>) {
+    if let Some(kind) = spec.get("paramKind").filter(|kind| kind.is_object()) {
+        for key in ["apiVersion", "kind"] {
+            if tree::text(kind, &[key]).is_empty() {
+                causes.push(Cause::required(format!("spec.paramKind.{key}"), ""));
+            }
+        }
+    }
+    if tree::list(spec, &["matchConstraints", "resourceRules"]).is_empty() {
+        causes.push(Cause::required("spec.matchConstraints.resourceRules", ""));
+    }
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let mut declared: Vec<&str> = Vec::new();
+    for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
+        let (at, name) = (format!("spec.variables[{i}]"), tree::text(variable, &["name"]));
+        if name.is_empty() {
+            causes.push(Cause::required(format!("{at}.name"), "name is not specified"));
+        } else if !name.starts_with(letter) || !name.chars().all(|c| letter(c) || c.is_ascii_digit()) {
+            let why = "name is not a valid CEL identifier";
+            causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
+        } else if declared.contains(&name) {
+            causes.push(Cause::new(
+                "FieldValueDuplicate",
+                format!("{at}.name"),
+                format!("Duplicate value: {name:?}"),
+            ));
+        }
+        // A variable knows those before it.
+        undeclared(variable, "expression", &declared, &at, causes);
+        declared.push(name);
+    }
+    for (i, check) in tree::list(spec, &["validations"]).iter().enumerate() {
+        for key in ["expression", "messageExpression"] {
+            undeclared(check, key, &declared, &format!("spec.validations[{i}]"), causes);
+        }
+    }
+    for (i, note) in tree::list(spec, &["auditAnnotations"]).iter().enumerate() {
+        undeclared(note, "valueExpression", &declared, &format!("spec.auditAnnotations[{i}]"), causes);
+    }
+}
+
+/// Names a variable that an expression reads and nobody has declared before.
+fn undeclared(map: &Value, key: &str, declared: &[&str], at: &str, causes: &mut Vec<Cause>) {
+    const READ: &str = "variables.";
+    let text = tree::text(map, &[key]);
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for (i, _) in text.match_indices(READ) {
+        let rest = &text[i + READ.len()..];
+        let name = &rest[..rest.find(|c: char| !word(c)).unwrap_or(rest.len())];
+        // In a text, or the end of a longer name, it reads nothing.
+        let inside = text[..i].chars().next_back().is_some_and(|c| word(c) || matches!(c, '.' | '"' | '\''));
+        if !inside && !name.is_empty() && !declared.contains(&name) {
+            let why = format!("compilation failed: undefined field '{name}'");
+            causes.push(Cause::invalid(format!("{at}.{key}"), &json!(text), &why));
+        }
+    }
+}
+
+/// The words of a check, and the reason it refuses for.
+fn worded(check: &Value, at: &str, causes: &mut Vec<Cause>) {
+    let (message, text) = (check.get("message").and_then(Value::as_str), tree::text(check, &["expression"]));
+    match message {
+        Some(m) if !m.is_empty() && m.trim().is_empty() => {
+            let why = "message must be non-empty if specified";
+            causes.push(Cause::invalid(format!("{at}.message"), &json!(m), why));
+        }
+        Some(m) if m.trim().contains(['\n', '\r']) => {
+            let why = "message must not contain line breaks";
+            causes.push(Cause::invalid(format!("{at}.message"), &json!(m), why));
+        }
+        None | Some("") if text.trim().contains(['\n', '\r']) => {
+            let why = "message must be specified if expression contains line breaks";
+            causes.push(Cause::required(format!("{at}.message"), why));
+        }
+        _ => {}
+    }
+    if !tree::text(check, &["reason"]).is_empty() {
+        one_of(
+            check,
+            "reason",
+            &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
+            at,
+            causes,
+        );
+    }
+}
+
+/// How a binding names its parameters.
+fn bound_params(value: &Value, causes: &mut Vec<Cause>) {
+    let Some(reference) = tree::at(value, &["spec", "paramRef"]).filter(|r| r.is_object()) else { return };
+    let (named, selected) =
+        (!tree::text(reference, &["name"]).is_empty(), reference.get("selector").is_some());
+    let at = "spec.paramRef";
+    match (named, selected) {
+        (true, true) => {
+            causes.push(Cause::forbidden(format!("{at}.name"), "name and selector are mutually exclusive"));
+        }
+        (false, false) => causes.push(Cause::required(at, "one of name or selector must be specified")),
+        _ => {}
+    }
+    if tree::text(reference, &["parameterNotFoundAction"]).is_empty() {
+        causes.push(Cause::required(format!("{at}.parameterNotFoundAction"), ""));
+    } else {
+        one_of(reference, "parameterNotFoundAction", &["Allow", "Deny"], at, causes);
     }
 }
 
@@ -204,8 +320,12 @@ fn match_conditions(spec: &Value, at: &str, variables: &[&str], causes: &mut Vec
     }
     for (i, condition) in list.iter().take(MOST).enumerate() {
         let at = format!("{at}.matchConditions[{i}]");
-        if tree::text(condition, &["name"]).is_empty() {
+        let name = tree::text(condition, &["name"]);
+        if name.is_empty() {
             causes.push(Cause::required(format!("{at}.name"), ""));
+        } else if list[..i].iter().any(|before| tree::text(before, &["name"]) == name) {
+            let message = format!("Duplicate value: {name:?}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
         }
         expression(
             condition,
@@ -223,6 +343,20 @@ fn rules(map: &Value, key: &str, at: &str, causes: &mut Vec<Cause>) {
         for list in ["operations", "apiGroups", "apiVersions", "resources"] {
             if tree::list(rule, &[list]).is_empty() {
                 causes.push(Cause::required(format!("{at}.{list}"), ""));
+            }
+        }
+        for (list, others) in [
+            ("operations", "operations"),
+            ("apiGroups", "API groups"),
+            ("apiVersions", "API versions"),
+            ("resources", "resources without subresources"),
+        ] {
+            let items = tree::list(rule, &[list]);
+            let counts =
+                |item: &&Value| list != "resources" || !item.as_str().unwrap_or_default().contains('/');
+            if items.iter().any(|item| item == "*") && items.iter().filter(counts).count() > 1 {
+                let why = format!("if '*' is present, must not specify other {others}");
+                causes.push(Cause::invalid(format!("{at}.{list}"), &json!(items), &why));
             }
         }
         for operation in tree::list(rule, &["operations"]) {
@@ -280,6 +414,14 @@ fn webhook(hook: &Value, at: &str, causes: &mut Vec<Cause>) {
                 if tree::text(service, &[key]).is_empty() {
                     causes.push(Cause::required(format!("{field}.service.{key}"), ""));
                 }
+            }
+            let path = tree::text(service, &["path"]);
+            if !path.is_empty() && !path.starts_with('/') {
+                causes.push(Cause::invalid(
+                    format!("{field}.service.path"),
+                    &json!(path),
+                    "must start with a '/'",
+                ));
             }
         }
         _ => causes.push(Cause::required(field.clone(), "exactly one of url or service is required")),

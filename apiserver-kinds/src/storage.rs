@@ -1,4 +1,4 @@
-//! Kinds of storage classes, drivers and attachments, and claims of devices.
+//! Kinds of storage classes, drivers and attachments.
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
@@ -6,7 +6,6 @@ use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same};
 use fleet_apiserver_schema::validate::{self, NameRule};
 use fleet_resources::quantity;
-use serde_json::Value;
 
 fn provisioner(at: &At) {
     if at.text().is_empty() {
@@ -157,57 +156,5 @@ pub fn attachment(new: &At, old: Option<&At>) {
     }
     if let Some(old) = old {
         spec.same_as(&old.at("spec"));
-    }
-}
-
-/// Most requests for devices of one claim.
-const MOST_REQUESTS: usize = 32;
-
-/// A name that may not be empty either; which of the two it is, is not told.
-fn label(name: &At) {
-    if let Some(why) = validate::name(NameRule::Label, name.text()) {
-        let text = Value::String(name.text().into());
-        name.note(Cause::invalid(name.path(), &text, &why));
-    }
-}
-
-/// Checks the spec of a ResourceClaim, alone or in a template.
-pub fn resource_claim(spec: &At, old: Option<&At>) {
-    let requests = spec.at("devices.requests");
-    requests.unique("name");
-    if requests.len() > MOST_REQUESTS {
-        requests.too_many(MOST_REQUESTS);
-    }
-    for request in requests.items() {
-        label(&request.at("name"));
-        let (exactly, first) = (request.at("exactly"), request.at("firstAvailable"));
-        match (exactly.is_set(), !first.is_empty()) {
-            (true, true) => request.invalid("exactly one of `exactly` or `firstAvailable` is required"),
-            (false, false) => request.required("exactly one of `exactly` or `firstAvailable` is required"),
-            _ => {}
-        }
-        if exactly.is_set() {
-            device_request(&exactly);
-        }
-        for sub in first.items() {
-            label(&sub.at("name"));
-            device_request(&sub);
-        }
-    }
-    if let Some(old) = old {
-        spec.same_as(old);
-    }
-}
-
-fn device_request(at: &At) {
-    at.at("deviceClassName").need_name(NameRule::Subdomain);
-    let (mode, count) = (at.at("allocationMode"), at.at("count"));
-    match mode.text() {
-        "ExactCount" if count.number().is_none_or(|n| n < 1) => count.invalid("must be greater than zero"),
-        "All" if count.number().is_some_and(|n| n != 0) => {
-            count.invalid("must not be specified when allocationMode is 'All'");
-        }
-        "" | "ExactCount" | "All" => {}
-        _ => mode.unsupported(&["All", "ExactCount"]),
     }
 }

@@ -4,6 +4,7 @@
 
 use super::pod_spec;
 use fleet_apiserver_schema::field::{At, same, same_but};
+use fleet_apiserver_schema::validate::NameRule;
 use serde_json::{Value, json};
 
 /// Checks a Deployment.
@@ -168,6 +169,9 @@ const STATEFUL: [&str; 7] = [
 pub fn stateful_set(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
     replicated(&spec);
+    if old.is_none() {
+        spec.at("serviceName").name(NameRule::Label);
+    }
     let policy = spec.at("podManagementPolicy");
     if !matches!(policy.text(), "OrderedReady" | "Parallel") {
         policy.invalid("must be 'OrderedReady' or 'Parallel'");

@@ -127,6 +127,11 @@ fn check_versions(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) -> 
 fn complete(old: Option<&Value>, crd: &mut Value, kind: &str, stored: String) {
     let spec = tree::child(crd, "spec");
     tree::default_to(spec, "conversion", json!({"strategy": "None"}));
+    let service = ["webhook", "clientConfig", "service"];
+    let service = service.iter().try_fold(&mut spec["conversion"], |at, key| at.get_mut(*key));
+    if let Some(Value::Object(service)) = service {
+        tree::default_to(service, "port", 443);
+    }
     let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
     tree::default_to(names, "singular", kind.to_lowercase());
     tree::default_to(names, "listKind", format!("{kind}List"));
@@ -180,6 +185,7 @@ pub fn accept_names(crd: &mut Value, others: &[Value], now: &str) -> bool {
         tree::object(&mut names).remove("shortNames");
     }
     tree::child(crd, "status").insert("acceptedNames".into(), names);
+    say_approval(crd, &group, now);
     let is = |crd: &Value, kind: &str, status: &str| {
         let conditions = tree::list(crd, &["status", "conditions"]);
         conditions.iter().any(|c| tree::text(c, &["type"]) == kind && tree::text(c, &["status"]) == status)
@@ -247,6 +253,33 @@ fn approval(old: Option<&Value>, crd: &Value, group: &str, causes: &mut Vec<Caus
             format!("{must} with either a URL or a reason starting with \"unapproved\", see {APPROVAL_PAGE}");
         Cause::invalid(field, &json!(found), &why)
     });
+}
+
+/// Says in the status of a definition in a group of the community what its annotation means.
+fn say_approval(crd: &mut Value, group: &str, now: &str) {
+    const KIND: &str = "KubernetesAPIApprovalPolicyConformant";
+    if !protected(group) {
+        return;
+    }
+    let found = tree::text(crd, &["metadata", "annotations", APPROVED]).to_string();
+    let must = format!("protected groups must have approval annotation {APPROVED:?}");
+    let (status, reason, message) = match found.as_str() {
+        "" => ("False", "MissingAnnotation", format!("{must}, see {APPROVAL_PAGE}")),
+        text if text.starts_with("unapproved") => {
+            ("False", "UnapprovedAnnotation", format!("not approved: {text:?}"))
+        }
+        text if says_approved(text) => ("True", "ApprovedAnnotation", format!("approved in {text}")),
+        _ => {
+            let why = format!(
+                "{must} with either a URL or a reason starting with \"unapproved\", see {APPROVAL_PAGE}"
+            );
+            ("False", "InvalidAnnotation", why)
+        }
+    };
+    let said = |c: &Value| tree::text(c, &["type"]) == KIND && tree::text(c, &["message"]) == message;
+    if !tree::list(crd, &["status", "conditions"]).iter().any(said) {
+        say(crd, KIND, status, reason, &message, now);
+    }
 }
 
 /// Sets a condition of a CRD.

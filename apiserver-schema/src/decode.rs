@@ -60,6 +60,12 @@ pub fn custom(schema: &Schema, value: &mut Value, report: &mut Report) {
     }
 }
 
+/// Removes what a schema does not know.
+pub fn prune(schema: &Schema, value: &mut Value) {
+    let mut report = Report::default();
+    Walk { path: String::new(), report: &mut report, typed: false }.visit(schema, value);
+}
+
 impl Walk<'_> {
     fn mismatch(&mut self, value: &Value, want: &str) {
         if self.typed && self.report.mismatched.len() < MAX_REPORTED {
@@ -215,6 +221,9 @@ impl Walk<'_> {
                         self.report.unknown.push(path);
                     }
                     gone.push(key.clone());
+                } else if embedded && key == "metadata" && value.is_object() {
+                    let meta = Schema::builtin(crate::OBJECT_META);
+                    self.enter(key, |w| w.visit(&meta, value));
                 }
                 continue;
             };

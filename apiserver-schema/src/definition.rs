@@ -116,6 +116,10 @@ fn one_version(version: &At) {
         } else if !COLUMN_TYPES.contains(&kind.text()) {
             kind.invalid("must be one of boolean,date,integer,number,string");
         }
+        let path = column.at("jsonPath");
+        if !path.text().is_empty() && !path.text().starts_with('.') {
+            path.invalid("must be a simple json path starting with .");
+        }
         if !format.text().is_empty() && !COLUMN_FORMATS.contains(&format.text()) {
             format.invalid("must be one of byte,date,date-time,double,float,int32,int64,password");
         }
@@ -126,13 +130,23 @@ fn one_version(version: &At) {
     }
     fields.unique("jsonPath");
     for field in fields.items() {
-        field.at("jsonPath").need();
+        let path = field.at("jsonPath");
+        if path.need() {
+            selectable(&path, version.at("schema.openAPIV3Schema").value());
+        }
     }
     let scale = version.at("subresources.scale");
     if scale.is_set() {
         scale_paths(&scale);
     }
     let schema = version.at("schema.openAPIV3Schema");
+    for key in ["apiVersion", "kind"] {
+        let declared = schema.at("properties");
+        let declared = declared.key(key);
+        if declared.is_set() && declared.at("type").text() != "string" {
+            declared.at("type").invalid("must be string");
+        }
+    }
     let metadata = schema.at("properties");
     let metadata = metadata.key("metadata");
     if let Some(map) = metadata.value().as_object() {
@@ -146,6 +160,29 @@ fn one_version(version: &At) {
     }
     if schema.is_set() {
         node(&schema, 0);
+    }
+}
+
+/// A field by which objects are selected is a single value of the schema.
+fn selectable(path: &At, schema: &Value) {
+    let Some(rest) = path.text().strip_prefix('.') else {
+        path.invalid("is an invalid path: expected '.' at the start");
+        return;
+    };
+    let names: Vec<&str> = rest.split('.').collect();
+    if names.first() == Some(&"metadata") {
+        path.invalid("must not point to fields in metadata");
+        return;
+    }
+    let Some(found) = names.iter().try_fold(schema, |at, name| at.get("properties")?.get(*name)) else {
+        path.invalid("is an invalid path: does not refer to a valid field");
+        return;
+    };
+    let kind = found.get("type").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(kind, "string" | "boolean" | "integer") {
+        path.invalid(
+            "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+        );
     }
 }
 
@@ -182,6 +219,15 @@ fn node(at: &At, depth: usize) {
         let mut bare = at.value().clone();
         fleet_apiserver_ground::tree::object(&mut bare).remove("default");
         validate::schema(&Schema::compile(&bare), default.value(), "", &mut wrong);
+        if wrong.is_empty() {
+            let mut pruned = default.value().clone();
+            crate::decode::prune(&Schema::compile(&bare), &mut pruned);
+            if pruned != *default.value() {
+                default.invalid("must not have unknown fields");
+            }
+            let rules = fleet_apiserver_cel::rules::Rules::compile(&bare);
+            wrong = rules.map(|rules| rules.broken(default.value(), None)).unwrap_or_default();
+        }
         for cause in wrong {
             let inner = if cause.field.is_empty() {
                 default.path()

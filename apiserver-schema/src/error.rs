@@ -203,6 +203,11 @@ impl ApiError {
         e
     }
 
+    /// 405 of a kind for as long as something lasts.
+    pub fn not_now(resource: &Resource, why: &str) -> ApiError {
+        ApiError::of(405, "MethodNotAllowed", why).on(resource, "")
+    }
+
     /// 406 listing what the server can answer.
     pub fn not_acceptable() -> ApiError {
         ApiError::of(

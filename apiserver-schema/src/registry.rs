@@ -128,6 +128,9 @@ impl Registry {
                 "name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind,
                 "verbs": r.verbs(),
             });
+            if !r.create_only {
+                item["storageVersionHash"] = json!(storage_hash(r));
+            }
             if !r.short_names.is_empty() {
                 item["shortNames"] = json!(r.short_names);
             }
@@ -212,4 +215,12 @@ pub fn version_rank(version: &str) -> (u8, u32, u32) {
         Some((3, rest.parse().ok()?, 0))
     };
     parse().unwrap_or((0, 0, 0))
+}
+
+/// By what clients see that a kind is stored under another version.
+fn storage_hash(r: &Resource) -> String {
+    use base64::Engine;
+    let (group, version) = r.stored_as.rsplit_once('/').unwrap_or(("", &r.stored_as));
+    let digest = fleet_apiserver_ground::digest::sha256(format!("{group}/{version}/{}", r.kind).as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&digest[..8])
 }

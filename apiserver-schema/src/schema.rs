@@ -113,6 +113,8 @@ pub struct Schema {
     pub has_defaults: bool,
     /// Value rules.
     pub rules: Option<Box<Rules>>,
+    /// What the root of a custom resource says of the name in its metadata, besides what all metadata is.
+    pub naming: Option<Box<Schema>>,
     /// Fields of a built-in definition that are not simply there or not, sorted by name.
     pub presence: Box<[(Box<str>, Presence)]>,
 }
@@ -179,6 +181,8 @@ impl Schema {
     pub fn compile_root(node: &Value) -> Schema {
         let mut schema = Schema::compile(node);
         schema.ty = Type::Object;
+        let declared = node.get("properties").and_then(|p| p.get("metadata")).filter(|m| m.is_object());
+        schema.naming = declared.map(|m| Box::new(Schema::compile(m)));
         for (name, sub) in [
             ("apiVersion", Schema { ty: Type::String, ..Schema::default() }),
             ("kind", Schema { ty: Type::String, ..Schema::default() }),

@@ -78,6 +78,11 @@ fn node(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::required(format!("{at}.items"), "must be specified"));
     }
     let properties = schema.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty());
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        let why = "additionalProperties cannot be set to false";
+        causes.push(Cause::forbidden(format!("{at}.additionalProperties"), why));
+    }
+    map(schema, kind, at, causes);
     if properties.is_some() && schema.get("additionalProperties").is_some_and(|v| v != false) {
         let why = "must not be used together with properties";
         causes.push(Cause::forbidden(format!("{at}.additionalProperties"), why));
@@ -109,6 +114,21 @@ fn node(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
     }
 }
 
+fn map(schema: &Value, kind: &str, at: &str, causes: &mut Vec<Cause>) {
+    let map_type = tree::text(schema, &["x-kubernetes-map-type"]);
+    if !map_type.is_empty() && kind != "object" {
+        let why = "must be object if x-kubernetes-map-type is specified";
+        causes.push(match kind {
+            "" => Cause::required(format!("{at}.type"), why),
+            _ => Cause::invalid(format!("{at}.type"), &json!(kind), why),
+        });
+    }
+    if !matches!(map_type, "" | "atomic" | "granular") {
+        let message = format!("Unsupported value: {map_type:?}: supported values: \"atomic\", \"granular\"");
+        causes.push(Cause::new("FieldValueNotSupported", format!("{at}.x-kubernetes-map-type"), message));
+    }
+}
+
 fn list(schema: &Value, kind: &str, at: &str, causes: &mut Vec<Cause>) {
     let list_type = tree::text(schema, &["x-kubernetes-list-type"]);
     let keys = tree::list(schema, &["x-kubernetes-list-map-keys"]);
@@ -121,8 +141,39 @@ fn list(schema: &Value, kind: &str, at: &str, causes: &mut Vec<Cause>) {
             format!("Unsupported value: {list_type:?}: supported values: \"atomic\", \"map\", \"set\"");
         causes.push(Cause::new("FieldValueNotSupported", format!("{at}.x-kubernetes-list-type"), message));
     }
+    let items = schema.get("items").unwrap_or(&Value::Null);
+    if !keys.is_empty() && list_type != "map" {
+        let (field, why) = (
+            format!("{at}.x-kubernetes-list-type"),
+            "must be map if x-kubernetes-list-map-keys is non-empty",
+        );
+        causes.push(match list_type {
+            "" => Cause::required(field, why),
+            _ => Cause::invalid(field, &json!(list_type), why),
+        });
+    }
+    if matches!(list_type, "map" | "set") && flag(items, "nullable") {
+        let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        causes.push(Cause::forbidden(format!("{at}.items.nullable"), &why));
+    }
+    if list_type == "set" {
+        let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+        let key = match tree::text(items, &["type"]) {
+            "object" if tree::text(items, &["x-kubernetes-map-type"]) != "atomic" => "x-kubernetes-map-type",
+            "array" if !matches!(tree::text(items, &["x-kubernetes-list-type"]), "" | "atomic") => {
+                "x-kubernetes-list-type"
+            }
+            _ => return,
+        };
+        let found = items.get(key).cloned().unwrap_or_default();
+        causes.push(Cause::invalid(format!("{at}.items.{key}"), &found, why));
+    }
     if list_type != "map" {
         return;
+    }
+    if tree::text(items, &["type"]) != "object" {
+        let why = "must be object if parent array's x-kubernetes-list-type is map";
+        causes.push(Cause::invalid(format!("{at}.items.type"), &json!(tree::text(items, &["type"])), why));
     }
     if keys.is_empty() {
         let why = "must not be empty if x-kubernetes-list-type is map";
@@ -133,6 +184,26 @@ fn list(schema: &Value, kind: &str, at: &str, causes: &mut Vec<Cause>) {
         if tree::at(schema, &["items", "properties", name]).is_none() {
             let why = "entries must all be names of item properties";
             causes.push(Cause::invalid(format!("{at}.x-kubernetes-list-map-keys[{i}]"), key, why));
+            continue;
+        }
+        let (place, property) =
+            (format!("{at}.items.properties[{name}]"), &schema["items"]["properties"][name]);
+        if matches!(tree::text(property, &["type"]), "array" | "object") {
+            let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+            causes.push(Cause::invalid(format!("{place}.type"), &property["type"], why));
+        }
+        if keys[..i].contains(key) {
+            let why = "must not contain duplicate entries";
+            causes.push(Cause::invalid(format!("{at}.x-kubernetes-list-map-keys"), &json!(keys), why));
+        }
+        let required = tree::list(items, &["required"]).contains(key);
+        if !required && property.get("default").is_none_or(Value::is_null) {
+            let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            causes.push(Cause::required(format!("{place}.default"), why));
+        }
+        if flag(property, "nullable") {
+            let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            causes.push(Cause::forbidden(format!("{place}.nullable"), why));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Validation of values: custom resources against their schema, and metadata of every object.
 //!
-//! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
+//! Inputs: a pruned object with defaults, and for a change the object before. Returns all causes at once. Absent on
+//! purpose: CEL rules (see `rules`).
 
 use crate::schema::{ListKind, Rules, Schema, Type};
 use fleet_apiserver_cel::cause::Cause;
@@ -13,6 +14,14 @@ const MAX_CAUSES: usize = 50;
 
 /// Checks a value against a schema.
 pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    changed(schema, value, None, path, causes);
+}
+
+/// Checks a value against a schema; what equals its counterpart in the value before is not judged again.
+pub fn changed(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    if old == Some(value) {
+        return;
+    }
     let node = schema.get();
     if causes.len() >= MAX_CAUSES || (value.is_null() && node.nullable) {
         return;
@@ -21,7 +30,7 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
         (Type::Object, v) if !v.is_object() => Some("object"),
         (Type::Array, v) if !v.is_array() => Some("array"),
         (Type::String, v) if !v.is_string() => Some("string"),
-        (Type::Integer, v) if !v.as_f64().is_some_and(|f| f.fract() == 0.0) => Some("integer"),
+        (Type::Integer, v) if !is_integer(v) => Some("integer"),
         (Type::Number, v) if !v.is_number() => Some("number"),
         (Type::Boolean, v) if !v.is_boolean() => Some("boolean"),
         (Type::IntOrString, v) if !(v.is_string() || v.is_i64() || v.is_u64()) => Some("integer,string"),
@@ -31,8 +40,8 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "boolean",
-            Value::Number(n) if n.is_f64() => "number",
-            Value::Number(_) => "integer",
+            Value::Number(n) if n.is_i64() => "integer",
+            Value::Number(_) => "number",
             Value::String(_) => "string",
             Value::Array(_) => "array",
             Value::Object(_) => "object",
@@ -44,7 +53,7 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
         return;
     }
     if let Some(rules) = &node.rules {
-        check_rules(rules, value, path, causes);
+        check_rules(rules, value, old, path, causes);
     }
     if node.embedded && !path.is_empty() {
         embedded(value, path, causes);
@@ -57,23 +66,43 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
                 }
             }
             for (key, v) in map {
+                let before = old.and_then(|old| old.get(key));
                 if path.is_empty() && matches!(key.as_str(), "metadata" | "apiVersion" | "kind") {
+                    if let Some(naming) = node.naming.as_ref().filter(|_| key == "metadata") {
+                        changed(naming, v, before, key, causes);
+                    }
                     continue;
                 }
                 if let Some(field) = node.field(key) {
-                    schema_field(field, v, path, key, causes);
+                    schema_field(field, v, before, path, key, causes);
                 }
             }
         }
-        Value::Array(list) => {
-            if let Some(items) = &node.items {
-                for (i, v) in list.iter().enumerate() {
-                    schema_item(items, v, path, i, causes);
-                }
-            }
-            unique(node.list_kind(), list, path, causes);
-        }
+        Value::Array(list) => list_items(node, list, old, path, causes),
         _ => {}
+    }
+}
+
+/// Within 64 bits. What has more is read as a float, of which the whole ones count as integers up to 2^53, as in the real
+/// server; bounds of 32 bits it takes from `minimum` and `maximum`, not from the format.
+fn is_integer(value: &Value) -> bool {
+    const WHOLE: f64 = 9_007_199_254_740_991.0;
+    value.is_i64()
+        || (!value.is_u64() && value.as_f64().is_some_and(|f| f.fract() == 0.0 && f.abs() <= WHOLE))
+}
+
+fn list_items(node: &Schema, list: &[Value], old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    if let Some(items) = &node.items {
+        for (i, v) in list.iter().enumerate() {
+            let before = counterpart(node.list_kind(), v, old);
+            changed(items, v, before, &format!("{path}[{i}]"), causes);
+        }
+    }
+    // What was stored with duplicates may keep them.
+    let mut known = Vec::new();
+    unique(node.list_kind(), old.and_then(Value::as_array).map_or(&[], Vec::as_slice), path, &mut known);
+    if known.is_empty() {
+        unique(node.list_kind(), list, path, causes);
     }
 }
 
@@ -90,7 +119,21 @@ fn embedded(value: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn schema_field(field: &Schema, v: &Value, path: &str, key: &str, causes: &mut Vec<Cause>) {
+/// The item of a list before with the same keys. Items of other lists have no identity over a change.
+fn counterpart<'a>(kind: &ListKind, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+    let ListKind::Map(keys) = kind else { return None };
+    let same = |known: &&Value| keys.iter().all(|key| known.get(&**key) == item.get(&**key));
+    old?.as_array()?.iter().find(same)
+}
+
+fn schema_field(
+    field: &Schema,
+    v: &Value,
+    old: Option<&Value>,
+    path: &str,
+    key: &str,
+    causes: &mut Vec<Cause>,
+) {
     let node = field.get();
     // A scalar without rules needs no path of its own.
     if node.rules.is_none()
@@ -98,11 +141,7 @@ fn schema_field(field: &Schema, v: &Value, path: &str, key: &str, causes: &mut V
     {
         return;
     }
-    schema(field, v, &join(path, key), causes);
-}
-
-fn schema_item(items: &Schema, v: &Value, path: &str, i: usize, causes: &mut Vec<Cause>) {
-    schema(items, v, &format!("{path}[{i}]"), causes);
+    changed(field, v, old, &join(path, key), causes);
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -126,7 +165,7 @@ fn unique(kind: &ListKind, list: &[Value], path: &str, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn check_rules(rules: &Rules, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
     check_number(rules, value, path, causes);
     if !check_text(rules, value, path, causes) || !check_size(rules, value, path, causes) {
         return;
@@ -137,21 +176,40 @@ fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>
         causes.push(Cause::new("FieldValueNotSupported", path, message));
     }
     for s in &rules.all_of {
-        schema(s, value, path, causes);
+        changed(s, value, old, path, causes);
     }
-    let holds = |s: &Schema| {
-        let mut inner = Vec::new();
-        schema(s, value, path, &mut inner);
-        inner.is_empty()
+    // A combination as a whole has no place of its own, as in the real server.
+    let whole =
+        |why: String| Cause::invalid("<nil>", &Value::String(String::new()), &format!("{path:?} {why}"));
+    let found = |alternatives: &[Schema]| {
+        let one = |s: &Schema| {
+            let mut inner = Vec::new();
+            changed(s, value, old, path, &mut inner);
+            inner
+        };
+        alternatives.iter().map(one).collect::<Vec<_>>()
     };
-    if !rules.any_of.is_empty() && !rules.any_of.iter().any(holds) {
-        causes.push(Cause::invalid(path, value, "must validate at least one schema (anyOf)"));
+    let any = found(&rules.any_of);
+    if !any.is_empty() && any.iter().all(|inner| !inner.is_empty()) {
+        causes.push(whole("must validate at least one schema (anyOf)".into()));
+        causes.extend(any.into_iter().next().unwrap_or_default());
     }
-    if !rules.one_of.is_empty() && rules.one_of.iter().filter(|s| holds(s)).count() != 1 {
-        causes.push(Cause::invalid(path, value, "must validate one and only one schema (oneOf)"));
+    let one = found(&rules.one_of);
+    let good = one.iter().filter(|inner| inner.is_empty()).count();
+    let must = "must validate one and only one schema (oneOf).";
+    if !one.is_empty() && good == 0 {
+        causes.push(whole(format!("{must} Found none valid")));
+        causes.extend(one.into_iter().next().unwrap_or_default());
+    } else if good > 1 {
+        causes.push(whole(format!("{must} Found {good} valid alternatives")));
     }
-    if rules.not.as_ref().is_some_and(|s| holds(s)) {
-        causes.push(Cause::invalid(path, value, "must not validate the schema (not)"));
+    if let Some(not) = &rules.not {
+        let mut inner = Vec::new();
+        // Here what has not changed counts too.
+        schema(not, value, path, &mut inner);
+        if inner.is_empty() {
+            causes.push(whole("must not validate the schema (not)".into()));
+        }
     }
 }
 

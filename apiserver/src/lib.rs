@@ -307,7 +307,12 @@ impl ApiServer {
     }
 
     async fn serve_in_place(&self, options: ServeOptions) -> Result<Server, ServeError> {
-        serve::serve(self.0.core.clone(), &self.0.authority, self.admin_token(), options).await
+        let server =
+            serve::serve(self.0.core.clone(), &self.0.authority, self.admin_token(), options).await?;
+        if self.0.core.auth.access == Access::Rbac {
+            namespaces::announce(&self.0.core, server.local_addr());
+        }
+        Ok(server)
     }
 
     /// Ends watches, writes everything out and closes the store.
@@ -372,7 +377,8 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
     }
     if core.auth.access == Access::Rbac {
         later.extend(rbac::controllers());
-        later.extend(namespaces::own_services(&core.ca_pem));
+        later.extend(fleet_apiserver_kinds::flow::own_objects());
+        later.extend(namespaces::own_services(&core.ca_pem, &core.clock.stamp()));
     }
     for (table, mut value) in later {
         let name = tree::meta_text(&value, "name").to_string();

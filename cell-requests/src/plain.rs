@@ -33,7 +33,7 @@ struct PlainRole {
 impl PlainRole {
     /// Devices that one pod requests.
     fn devices(&self) -> i64 {
-        DEVICES.iter().map(|name| self.requests.get(name)).sum()
+        fleet_resources::sum(DEVICES.iter().map(|name| self.requests.get(name)))
     }
 }
 

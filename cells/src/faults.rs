@@ -10,8 +10,13 @@ pub(crate) const fn leaf_given_twice() -> bool {
     false
 }
 
+#[cfg(not(test))]
+pub(crate) const fn bad_node_shown() -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(crate) use switched::{Fault, leaf_given_twice, set, split_breaks_promise};
+pub(crate) use switched::{Fault, bad_node_shown, leaf_given_twice, set, split_breaks_promise};
 
 #[cfg(test)]
 mod switched {
@@ -23,6 +28,8 @@ mod switched {
         SplitBreaksPromise,
         /// A leaf that a guaranteed group has counts as free.
         LeafGivenTwice,
+        /// A good cell is split though a damaged one could be, and a bad node could have stayed hidden.
+        BadNodeShown,
     }
 
     thread_local! {
@@ -39,5 +46,9 @@ mod switched {
 
     pub(crate) fn leaf_given_twice() -> bool {
         FAULT.get() == Some(Fault::LeafGivenTwice)
+    }
+
+    pub(crate) fn bad_node_shown() -> bool {
+        FAULT.get() == Some(Fault::BadNodeShown)
     }
 }

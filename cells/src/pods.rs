@@ -6,7 +6,7 @@ use crate::{
     decision::{Ask, Decision, PodPlacement, Proposal, Victim},
     group::{GroupState, PodState},
     reason::{Refusal, WaitReason},
-    request::{GroupRequest, MAX_PODS, Member, PodGroup},
+    request::{GroupRequest, MAX_PODS, Member, PodGroup, number_refused},
 };
 
 /// The answer for one pod.
@@ -31,7 +31,9 @@ impl Cells {
         ask: &Ask<'_>,
     ) -> PodDecision {
         if leaf_cells <= 0 {
-            return PodDecision::Refuse(Refusal::LeafCellNumber { found: leaf_cells });
+            let own = request.affinity_group.root.members.first();
+            let cell_type = own.map_or("", |member| member.cell_type.as_str());
+            return PodDecision::Refuse(number_refused(cell_type, leaf_cells));
         }
         let mut members = Vec::new();
         flatten(&request.affinity_group.root, &mut members);

@@ -122,8 +122,9 @@ pub enum Refusal {
     TooDeep { most: usize },
     #[error("affinityGroup.members.podNumber: found {found}; allowed: 1 or more")]
     PodNumber { found: i64 },
-    #[error("leafCellNumber: found {found}; allowed: 1 or more")]
-    LeafCellNumber { found: i64 },
+    /// `cellNumber` where the request names a type of cells, else `leafCellNumber`.
+    #[error("{field}: found {found}; allowed: 1 or more")]
+    LeafCellNumber { field: &'static str, found: i64 },
     #[error("pinnedCellId: found {pin}; allowed in VC {vc}: {}", any(known))]
     UnknownPin { vc: String, pin: String, known: Vec<String> },
     #[error("pinnedCellId: found {pin} on an opportunistic group; allowed: priority 0 or more, or no pin")]
@@ -132,6 +133,8 @@ pub enum Refusal {
     UnknownLeafType { leaf_type: String, known: Vec<String> },
     #[error("leafCellType: found {leaf_type}, of which VC {vc} has none; allowed: {}", any(known))]
     LeafTypeNotInVc { vc: String, leaf_type: String, known: Vec<String> },
+    #[error("withinOneCell: found {cell_type}; allowed: {}", any(known))]
+    UnknownWithin { cell_type: String, known: Vec<String> },
     #[error("cellType: found {cell_type}; allowed: {}", any(known))]
     UnknownCellType { cell_type: String, known: Vec<String> },
     #[error("cellType: found {cell_type}, which is above node level; allowed: {}", any(known))]

@@ -245,7 +245,8 @@ fn check_group(
     }
     let within = (!group.within_one_cell.is_empty()).then(|| group.within_one_cell.clone());
     if let Some(cell_type) = &within {
-        known_type(topology, cell_type)?;
+        known_type(topology, cell_type)
+            .map_err(|known| Refusal::UnknownWithin { cell_type: cell_type.clone(), known })?;
     }
     let mut checked = CheckedGroup { within, ..CheckedGroup::default() };
     for member in &group.members {
@@ -254,11 +255,12 @@ fn check_group(
         }
         let cells = u32::try_from(member.leaf_cell_number).ok().filter(|cells| *cells > 0);
         let Some(cells) = cells else {
-            return Err(Refusal::LeafCellNumber { found: member.leaf_cell_number });
+            return Err(number_refused(&member.cell_type, member.leaf_cell_number));
         };
         let cell_type = (!member.cell_type.is_empty()).then(|| member.cell_type.clone());
         if let Some(cell_type) = &cell_type {
-            known_type(topology, cell_type)?;
+            known_type(topology, cell_type)
+                .map_err(|known| Refusal::UnknownCellType { cell_type: cell_type.clone(), known })?;
             in_one_node(topology, cell_type)?;
         }
         if member.pod_number > i64::from(MAX_PODS - (*pods).min(MAX_PODS)) {
@@ -275,7 +277,14 @@ fn check_group(
     Ok(checked)
 }
 
-fn known_type(topology: &Topology, cell_type: &str) -> Result<(), Refusal> {
+/// The number of cells under the name that it has beside a type.
+pub(crate) fn number_refused(cell_type: &str, found: i64) -> Refusal {
+    let field = if cell_type.is_empty() { "leafCellNumber" } else { "cellNumber" };
+    Refusal::LeafCellNumber { field, found }
+}
+
+/// The types that there are, if this is none of them.
+fn known_type(topology: &Topology, cell_type: &str) -> Result<(), Vec<String>> {
     if topology.chains.iter().any(|chain| chain.level_of(cell_type).is_some()) {
         return Ok(());
     }
@@ -286,7 +295,7 @@ fn known_type(topology: &Topology, cell_type: &str) -> Result<(), Refusal> {
         .collect();
     known.sort();
     known.dedup();
-    Err(Refusal::UnknownCellType { cell_type: cell_type.to_string(), known })
+    Err(known)
 }
 
 /// A pod cannot span nodes.

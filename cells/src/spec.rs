@@ -29,9 +29,19 @@ impl PodSpec {
     /// # Errors
     /// The first field of the wrong type. Values are checked by [`crate::Cells::schedule_pod`].
     pub fn read(spec: &Value, own: &str) -> Read<Self> {
+        let (spec, mistake) = Self::parse(spec, own)?;
+        mistake.map_or(Ok(spec), Err)
+    }
+
+    /// The same with a mistake in the values beside it, which HiveD answers as the user's error: how many places the pod
+    /// has in its groups.
+    ///
+    /// # Errors
+    /// The first field of the wrong type.
+    pub fn parse(spec: &Value, own: &str) -> Read<(Self, Option<ConfigError>)> {
         let map = object(spec, "the specification")?;
         match map.get("version").and_then(Value::as_str) {
-            None | Some("v1" | "") => version_1(map, own),
+            None | Some("v1" | "") => Ok((version_1(map, own)?, None)),
             Some("v2") => version_2(map, own),
             Some(other) => Err(wrong("version", quote(other), "v1 or v2")),
         }
@@ -102,7 +112,7 @@ fn members(group: &Map<String, Value>) -> Read<Vec<Member>> {
     Ok(merged)
 }
 
-fn version_2(map: &Map<String, Value>, own: &str) -> Read<PodSpec> {
+fn version_2(map: &Map<String, Value>, own: &str) -> Read<(PodSpec, Option<ConfigError>)> {
     known(
         map,
         "",
@@ -125,27 +135,31 @@ fn version_2(map: &Map<String, Value>, own: &str) -> Read<PodSpec> {
     let root = match map.get("podRootGroup") {
         None | Some(Value::Null) => {
             request.affinity_group = alone(own, cells, &cell_type);
-            return Ok(PodSpec { request, cells, places: vec![0] });
+            return Ok((PodSpec { request, cells, places: vec![0] }, None));
         }
         Some(root) => root,
     };
-    let mut reader = Groups { pods: 0, current: Vec::new() };
+    let mut reader = Groups { pods: 0, current: Vec::new(), mistake: None };
     let group = reader.group(root, "podRootGroup", 1)?;
     let name = text(object(root, "podRootGroup")?, "podRootGroup.", &["name"])?;
     request.affinity_group = AffinityGroup { name, root: group };
-    match reader.current.as_slice() {
-        [places] => Ok(PodSpec { request, cells, places: places.clone() }),
+    let mut mistake = reader.mistake;
+    let places = match reader.current.as_slice() {
+        [places] => places.clone(),
         found => {
             let found = format!("{} pods with containsCurrentPod", found.len());
-            Err(wrong("podRootGroup", found, "one, which says where this pod belongs"))
+            mistake.get_or_insert(wrong("podRootGroup", found, "one, which says where this pod belongs"));
+            Vec::new()
         }
-    }
+    };
+    Ok((PodSpec { request, cells, places }, mistake))
 }
 
 struct Groups {
     pods: usize,
     /// Places of each `pod` that contains the current one.
     current: Vec<Vec<usize>>,
+    mistake: Option<ConfigError>,
 }
 
 impl Groups {
@@ -175,7 +189,8 @@ impl Groups {
         let most = number(map, &inner, &["podMaxNumber"])?.unwrap_or(least);
         if least != most {
             let found = format!("{most} beside podMinNumber {least}");
-            return Err(wrong(format!("{inner}podMaxNumber"), found, "the same as podMinNumber"));
+            let path = format!("{inner}podMaxNumber");
+            self.mistake.get_or_insert(wrong(path, found, "the same as podMinNumber"));
         }
         let empty = Map::new();
         let cells = match map.get("cellsPerPod") {

@@ -6,6 +6,7 @@ mod config;
 mod demos;
 mod design;
 mod lab;
+mod losses;
 mod play;
 mod properties;
 mod states;

@@ -225,6 +225,15 @@ impl Topology {
         &self.node_cells[cell.first_node as usize..(cell.first_node + cell.nodes) as usize]
     }
 
+    /// Cells of a level in a cell.
+    pub(crate) fn cells_in(&self, cell: CellNo, level: Level) -> &[CellNo] {
+        let cells = &self.chain_of(cell).level(level).cells;
+        let end = CellNo(cell.0 + self.cell(cell).size);
+        let first = cells.partition_point(|other| *other < cell);
+        let after = cells.partition_point(|other| *other < end);
+        &cells[first..after]
+    }
+
     /// The node a cell at or below node level belongs to, or the first of several.
     pub(crate) fn node_of(&self, cell: CellNo) -> NodeNo {
         self.leaf(self.cell(cell).first_leaf).node

@@ -1,6 +1,8 @@
 //! Views for inspection: the cell tree with its users, the promises and use of each VC, groups. The tree has the
 //! field names of HiveD's inspect API.
 
+mod unbound;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,7 +13,7 @@ use crate::{
     group::{Group, GroupState, LazyPreemption, PodState},
     leaf::LeafState,
     state::Pool,
-    topology::{CellNo, ChainNo, Level, SlotNo, VcNo},
+    topology::{CellNo, ChainNo, Level, SlotNo},
 };
 
 /// A cell of the physical cluster, or of a virtual cluster.
@@ -58,7 +60,8 @@ pub struct VcCells {
     pub guaranteed: u64,
     /// In use by a guaranteed group.
     pub used: u64,
-    /// Bound to a cell with a bad node, or more than good cells could provide now ("doomed").
+    /// Bound to a cell with a bad node, or more than good cells could keep now together with the larger promises of
+    /// the VC ("doomed").
     pub bad: u64,
 }
 
@@ -72,8 +75,8 @@ pub struct VcLeaves {
     #[serde(skip)]
     pub used_bad: u64,
     pub bad: u64,
-    /// Promised to this VC and used by opportunistic groups of others. An unbound promise counts with its share of
-    /// what opportunistic groups use beyond the cells that are promised to nobody.
+    /// Promised to this VC and used by opportunistic groups of others. An unbound promise counts with what they use
+    /// of the cell that it would get.
     pub borrowed_out: u64,
     /// Used by opportunistic groups of this VC.
     pub borrowed_in: u64,
@@ -299,45 +302,6 @@ impl Cells {
         }
     }
 
-    /// Unbound promises that good cells cannot provide, the last ones first, each with a bad cell that stands for
-    /// it. Computed for each request, so nothing has to be undone when nodes come back.
-    fn doomed_slots(&self, vc: VcNo) -> BTreeMap<SlotNo, Option<CellNo>> {
-        let mut doomed = BTreeMap::new();
-        for ((chain, level), slots) in &self.state.vc(vc).unbound {
-            let excess = self.doomed(*chain, *level, slots.len() as u64);
-            let mut bad = self.bad_obtainable(*chain, *level, excess as usize).into_iter();
-            for slot in slots.iter().rev().take(excess as usize) {
-                doomed.insert(*slot, bad.next());
-            }
-        }
-        doomed
-    }
-
-    /// How many of a VC's unbound promises good cells cannot provide.
-    fn doomed(&self, chain: ChainNo, level: Level, unbound: u64) -> u64 {
-        let (all, bad) = self.state.obtainable(&self.topology, chain)[usize::from(level) - 1];
-        unbound.saturating_sub(all - bad)
-    }
-
-    fn bad_obtainable(&self, chain: ChainNo, level: Level, most: usize) -> Vec<CellNo> {
-        let cells = self.topology.chain(chain).level(level).cells.iter().copied();
-        let bad = |cell: &CellNo| {
-            self.state.bad_nodes(&self.topology, *cell) > 0
-                && self.state.block_of(&self.topology, *cell).is_some()
-        };
-        if most == 0 { Vec::new() } else { cells.filter(bad).take(most).collect() }
-    }
-
-    /// Leaves on bad nodes in the cells that stand for so many promises; all leaves where no cell does.
-    fn doomed_leaves(&self, chain: ChainNo, level: Level, doomed: u64) -> u64 {
-        let stand = self.bad_obtainable(chain, level, usize::try_from(doomed).unwrap_or(usize::MAX));
-        let topology = &self.topology;
-        let of_cells = stand.iter().flat_map(|cell| topology.leaves_of(*cell));
-        let bad = of_cells.filter(|leaf| !self.state.good(topology.leaf(*leaf).node)).count() as u64;
-        let without = doomed - stand.len() as u64;
-        bad + without * u64::from(topology.chain(chain).level(level).leaves)
-    }
-
     #[must_use]
     pub fn vc_status(&self, vc: &str) -> Option<VcStatus> {
         let number = self.topology.vc_numbers.get(vc).copied()?;
@@ -346,14 +310,12 @@ impl Cells {
         for slot in &self.topology.vc(number).slots {
             self.count_promise(*slot, &mut rows, &mut leaves);
         }
-        for ((chain, level), slots) in &self.state.vc(number).unbound {
-            let doomed = self.doomed(*chain, *level, slots.len() as u64);
-            let chain_type = self.topology.chain(*chain);
-            if let Some(row) = rows.get_mut(&(*chain, *level)) {
-                row.bad += doomed;
+        for ((chain, level), doomed) in self.doomed(number) {
+            if let Some(row) = rows.get_mut(&(chain, level)) {
+                row.bad += doomed.number;
             }
-            let entry = leaves.entry(chain_type.leaf_type().to_string()).or_default();
-            entry.bad += self.doomed_leaves(*chain, *level, doomed);
+            let leaf_type = self.topology.chain(chain).leaf_type().to_string();
+            leaves.entry(leaf_type).or_default().bad += self.doomed_leaves(chain, level, &doomed);
         }
         for (_, group) in self.groups.iter() {
             if group.request.vc == vc && group.priority < 0 && group.state != GroupState::Preempting {
@@ -363,7 +325,7 @@ impl Cells {
         }
         for position in 0..self.topology.chains.len() {
             let chain = ChainNo::of(position);
-            let share = self.borrowed_unbound(chain).remove(&number).unwrap_or(0);
+            let share = self.lent_unbound(chain).remove(&number).unwrap_or(0);
             if share > 0 {
                 let leaf_type = self.topology.chain(chain).leaf_type().to_string();
                 leaves.entry(leaf_type).or_default().borrowed_out += share;
@@ -412,46 +374,6 @@ impl Cells {
                 entry.borrowed_out += 1;
             }
         }
-    }
-
-    /// Opportunistic leaves outside of bound promises, on cells that unbound ones need, divided among the VCs by
-    /// their promises.
-    fn borrowed_unbound(&self, chain: ChainNo) -> BTreeMap<VcNo, u64> {
-        let topology = &self.topology;
-        let levels = topology.chain(chain);
-        let tops = levels.level(levels.top()).cells.iter();
-        let (mut free, mut opportunistic) = (0, 0);
-        for top in tops {
-            let counts = self.state.counts(*top);
-            free += u64::from(topology.cell(*top).leaves);
-            opportunistic += u64::from(counts.opportunistic);
-        }
-        let mut promised: BTreeMap<VcNo, u64> = BTreeMap::new();
-        for slot in
-            (0..topology.slots.len()).map(SlotNo::of).filter(|slot| topology.slot(*slot).chain == chain)
-        {
-            let promise = topology.slot(slot);
-            match self.state.slot_cell(slot) {
-                Some(cell) => {
-                    free -= u64::from(topology.cell(cell).leaves);
-                    opportunistic -= u64::from(self.state.counts(cell).opportunistic);
-                }
-                None => {
-                    *promised.entry(promise.vc).or_default() += u64::from(levels.level(promise.level).leaves);
-                }
-            }
-        }
-        let total: u64 = promised.values().sum();
-        let lent = opportunistic.saturating_sub(free.saturating_sub(total)).min(total);
-        if total == 0 || lent == 0 {
-            return BTreeMap::new();
-        }
-        let mut shares: Vec<(VcNo, u64, u64)> =
-            promised.into_iter().map(|(vc, own)| (vc, own * lent / total, own * lent % total)).collect();
-        let rest = lent - shares.iter().map(|share| share.1).sum::<u64>();
-        shares.sort_by_key(|(vc, _, remainder)| (std::cmp::Reverse(*remainder), *vc));
-        let whole = shares.into_iter().enumerate();
-        whole.map(|(position, (vc, share, _))| (vc, share + u64::from((position as u64) < rest))).collect()
     }
 
     #[must_use]

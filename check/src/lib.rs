@@ -36,7 +36,7 @@ pub use violation::Violation;
 
 use facts::job_of;
 use leftovers::{left_behind, lost};
-use quota::{Told, Use, used_by};
+use quota::{Told, Use, leaf_of_run, used_by};
 use real::unfenced_jobs;
 use violation::{broken, over_node};
 
@@ -81,7 +81,10 @@ pub fn check_moment(snapshot: &Snapshot) -> Vec<Violation> {
     found.extend(used.iter().flat_map(|(place, sum)| over_node(&snapshot.nodes, place, sum)));
     let labels: BTreeMap<String, &Value> =
         snapshot.jobs.iter().map(|job| (real::job_key(job), &job["metadata"]["labels"])).collect();
-    let of = |binding| used_by(binding, labels.get(&job_of(binding)).copied().unwrap_or(&Value::Null));
+    let of = |binding| {
+        let used = used_by(binding, labels.get(&job_of(binding)).copied().unwrap_or(&Value::Null));
+        Use { leaf: leaf_of_run(binding).or(used.leaf), ..used }
+    };
     let uses: Vec<Use> = snapshot.bindings.iter().map(of).collect();
     found.extend(snapshot.quota.iter().flat_map(|quota| quota.over(Told::Hub, uses.iter())));
     found.extend(real::check_pods(snapshot));

@@ -81,6 +81,12 @@ pub(super) fn leaf_label(labels: &Value) -> Option<String> {
     named.filter(|name| !name.is_empty()).map(str::to_string).next()
 }
 
+/// The leaf in which the run of a binding was admitted: it counts there until it has ended, although the labels of its
+/// job may name another by now.
+pub(super) fn leaf_of_run(binding: &Value) -> Option<String> {
+    binding["spec"]["queue"].as_str().filter(|leaf| !leaf.is_empty()).map(str::to_string)
+}
+
 impl Quota {
     /// Reads the spec of an ElasticQuotaTree.
     pub fn read(spec: &Value) -> Self {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Snapshot, Violation,
     facts::{JOB_KINDS, Pod, job_of},
-    quota::{Told, Use, leaf_label, queues},
+    quota::{Told, Use, leaf_label, leaf_of_run, queues},
     violation::broken,
 };
 
@@ -87,6 +87,8 @@ struct Taken {
     namespace: String,
     requests: Resources,
     labels: Value,
+    /// Of the run, where its binding says it.
+    leaf: Option<String>,
 }
 
 /// 1 and 3: runs by binding, and pods by node of the quota tree.
@@ -157,13 +159,14 @@ fn uses(snapshot: &Snapshot) -> Vec<Use> {
                 .and_then(|binding| labels.get(&job_of(binding)).copied())
                 .unwrap_or(&run["metadata"]["labels"])
                 .clone(),
+            leaf: binding.and_then(leaf_of_run),
             ..Taken::default()
         });
         of.requests.add(&pod.requests);
     }
     let used = |taken: Taken| Use {
         namespace: taken.namespace,
-        leaf: leaf_label(&taken.labels),
+        leaf: taken.leaf.or_else(|| leaf_label(&taken.labels)),
         requests: taken.requests,
         counts: true,
     };

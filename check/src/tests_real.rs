@@ -499,4 +499,11 @@ fn a_snapshot_is_judged_by_its_pods_too() {
     snapshot.jobs = vec![json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
         "metadata": {"name": "a", "namespace": "team-a", "labels": labels}})];
     assert_eq!(said(&snapshot).len(), 1);
+    // It was relabelled while it ran: it counts where it was admitted.
+    snapshot.bindings[0]["spec"]["queue"] = json!("root/a");
+    let found = said(&snapshot);
+    assert_eq!(found[1..], ["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
+    snapshot.bindings[0]["spec"]["components"][0]["replicas"] = json!(4);
+    let by_hub = "invariant 3: quota root/a: nvidia.com/gpu 4 used, max 3";
+    assert!(said(&snapshot).iter().any(|text| text == by_hub), "{:?}", said(&snapshot));
 }

@@ -22,7 +22,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::DynamicObject,
+    core::{DynamicObject, Status},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -40,7 +40,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 pub enum Refused {
     /// Conflict: the object exists already, or has changed. Reconcile again.
     Stale,
-    /// The object or its namespace does not exist. Reconcile again.
+    /// The object or its namespace does not exist, or the namespace is terminating. Reconcile again.
     Absent,
     /// The server refused the write for good; its message.
     Rejected(String),
@@ -186,6 +186,7 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
             409 => Refused::Stale,
             // A `test` operation of a JSON patch failed.
             422 if patched => Refused::Stale,
+            403 if is_of_ending_namespace(&status) => Refused::Absent,
             403 => Refused::Forbidden(status.message.clone()),
             429 => Refused::Passing(status.message.clone()),
             500..=599 => Refused::Unknown(status.message.clone()),
@@ -193,6 +194,12 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
         },
         other => Refused::Unknown(other.to_string()),
     }
+}
+
+/// Whether a namespace is about to be gone with all its objects: no right is missing, and there is nothing to grant.
+fn is_of_ending_namespace(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observation>> {

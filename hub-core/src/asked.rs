@@ -11,7 +11,7 @@ use fleet_api::{binding::Component, convert};
 use fleet_policies::{
     affinity,
     choice::ObjectRef,
-    names, overrides, pod_security,
+    credentials, names, overrides, pod_security,
     reason::Reason,
     spec::Placement,
     workload::{self, WorkloadError},
@@ -40,6 +40,10 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
         let reference = reference(namespace, &manifest);
         overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &world.override_list, &Yaml)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
+        // Nor does an override make one: the member would fill it with a token of its own.
+        if let Some(why) = credentials::withheld(&manifest) {
+            return Err(Waiting::new(Reason::OverrideInvalid, why));
+        }
     }
     let level = world.namespaces.get(namespace).copied().unwrap_or_default();
     pod_security::check(level, &manifest)

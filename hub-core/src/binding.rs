@@ -123,7 +123,7 @@ impl BindingEntry {
 
     /// Name of the reservation for the next epoch.
     pub fn reservation_name(&self) -> String {
-        format!("{}-{}-{}", self.name(), short(self.uid()), self.object.spec.epoch + 1)
+        format!("{}-{}-{}", self.name(), short(self.uid()), self.object.spec.epoch.saturating_add(1))
     }
 
     pub fn source(&self) -> &str {

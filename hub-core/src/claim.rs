@@ -96,7 +96,7 @@ fn desired_spec(
             uid: rule.uid.clone(),
         },
         propagate_deps: spec.propagate_deps.or(spec.association),
-        replicas: components.iter().map(|component| component.replicas).sum(),
+        replicas: fleet_resources::sum(components.iter().map(|component| component.replicas)),
         components: components.iter().map(convert::component).collect(),
         network_topology: network_topology(kind, &object.value),
         placement: spec.placement.clone(),

@@ -514,6 +514,8 @@ fn dispatch(
         let desired = match manifests::build(world, entry, object, &target.name, target.replicas, known) {
             Ok(built) => {
                 done.pending.extend(built.pending);
+                let without = |why| format!("{}: sent without {why}", target.name);
+                done.unsent.extend(built.withheld.into_iter().map(without));
                 manifests::work_spec(entry, built.manifests, reservation, term_of(world, known))
             }
             Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {

@@ -65,8 +65,9 @@ pub fn loss(binding: &ResourceBinding, total: &Resources, now: Timestamp) -> (i6
     let run = binding.status.as_ref().and_then(|status| status.run.as_ref());
     let started = run.and_then(|run: &RunStatus| run.started_at.as_ref()?.parse::<Timestamp>().ok());
     let ran = started.map_or(0, |started| now.duration_since(started).as_secs().max(0));
-    let devices: i64 =
-        total.iter().filter(|(name, _)| name.as_str().contains('/')).map(|(_, amount)| amount).sum();
+    let devices = fleet_resources::sum(
+        total.iter().filter(|(name, _)| name.as_str().contains('/')).map(|(_, amount)| amount),
+    );
     let cpu = total.get("cpu");
     (ran.saturating_mul(devices), ran.saturating_mul(cpu))
 }

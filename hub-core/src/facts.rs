@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fleet_api::{
     Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding,
     cluster::{CORDON_TAINT, ClusterTaint, DRAIN_TAINT, GONE_TAINT, ReportedNodes},
+    convert,
     names::VIRTUAL_CLUSTER_LABEL,
     quota_tree::{self, QuotaNode, QuotaNodeStatus},
 };
@@ -157,8 +158,8 @@ pub fn cluster(object: &Cluster) -> ClusterFacts {
         draining: has(DRAIN_TAINT),
         gone: has(GONE_TAINT),
         taints: object.spec.taints.iter().map(taint).collect(),
-        nodes: nodes.total_num,
-        nodes_ready: nodes.ready_num,
+        nodes: nodes.total_num.clamp(0, convert::MOST_NODES),
+        nodes_ready: nodes.ready_num.clamp(0, convert::MOST_NODES),
         allocatable: amounts(&summary.allocatable),
         allocated: amounts(&summary.allocated),
         groups: nodes_reported.into_iter().map(group).collect(),
@@ -167,9 +168,10 @@ pub fn cluster(object: &Cluster) -> ClusterFacts {
 
 fn group(ReportedNodes { shape, of_cells, unusable }: ReportedNodes) -> NodeGroup {
     NodeGroup {
-        count: shape.count,
-        gpus: shape.allocatable.get(GPU).map_or(0, |text| amount_of(GPU, text)),
-        gpus_free: shape.free.get(GPU).map_or(0, |text| amount_of(GPU, text)),
+        // As the planner counts them, whatever the member reports.
+        count: shape.count.clamp(0, convert::MOST_NODES),
+        gpus: shape.allocatable.get(GPU).map_or(0, |text| amount_of(GPU, text).max(0)),
+        gpus_free: shape.free.get(GPU).map_or(0, |text| amount_of(GPU, text).max(0)),
         domain: shape.domain().to_owned(),
         taints: shape.taints.iter().map(|one| taint(one).text()).collect(),
         names: shape.nodes,

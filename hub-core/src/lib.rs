@@ -18,7 +18,6 @@ pub mod manifests;
 pub mod observation;
 pub mod options;
 pub mod policy;
-mod restore;
 pub mod schedule;
 pub mod sent;
 pub mod spread;

@@ -6,9 +6,9 @@ use fleet_api::{
     names::{self, INCREMENTAL_ANNOTATION},
 };
 use fleet_policies::{
-    nesting, pod_security,
+    credentials, nesting, pod_security,
     reason::Reason,
-    spec,
+    spec, state_preservation,
     workload::{self, DependencyKind},
 };
 use serde_json::{Value, json};
@@ -18,7 +18,6 @@ use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
     planner::Waiting,
-    restore,
     sent::SentWork,
     world::{Key, Object, World},
 };
@@ -62,6 +61,8 @@ pub struct Built {
     pub manifests: Vec<Value>,
     /// Fields of the object that differ from the running job, such as `spec.tasks`.
     pub pending: Vec<String>,
+    /// Why objects that the pods name are not among the manifests.
+    pub withheld: Vec<String>,
 }
 
 /// Manifests for `cluster`. If the gang's Work exists (`sent`), the object stays as it was counted and
@@ -83,7 +84,9 @@ pub fn build(
         workload::revise_replicas(entry.workload, &mut governed, replicas);
     }
     if entry.is_gang() {
-        restore::hand_over(entry, &mut governed);
+        let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
+        let states = attempts.map(|attempt| &attempt.preserved_state);
+        state_preservation::hand_over(entry.workload, &mut governed, states);
     }
     let mut governed = asked::written(world, entry.namespace(), governed, cluster)?;
     let mut pending = Vec::new();
@@ -100,15 +103,19 @@ pub fn build(
     }
     let depends = entry.object.spec.propagate_deps == Some(true);
     let needed = if depends { workload::dependencies(entry.workload, &governed) } else { Default::default() };
-    let mut manifests = vec![governed];
+    let (mut manifests, mut withheld) = (vec![governed], Vec::new());
     for dependency in needed {
         let key = (entry.namespace().to_string(), dependency.name.clone());
         let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
-        if let Some(found) = found {
-            manifests.push(asked::written(world, entry.namespace(), (*found.value).clone(), cluster)?);
+        match found.map(|found| (found, credentials::withheld(&found.value))) {
+            Some((found, None)) => {
+                manifests.push(asked::written(world, entry.namespace(), (*found.value).clone(), cluster)?);
+            }
+            Some((_, Some(why))) if !dependency.optional => withheld.push(why),
+            _ => {}
         }
     }
-    too_large(&manifests).map_or(Ok(Built { manifests, pending }), Err)
+    too_large(&manifests).map_or(Ok(Built { manifests, pending, withheld }), Err)
 }
 
 /// Marks a job with cells whose pods start one by one; fixed for the whole run.
@@ -204,6 +211,11 @@ pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     if let Err(message) = pod_security::check(level, &object.value) {
         return Some(Waiting::new(Reason::PodSecurityViolation, message));
     }
+    // Pods start without an optional one.
+    let mut needed = named(world, entry, object).filter(|(_, optional)| !optional);
+    if let Some(why) = needed.find_map(|(found, _)| credentials::withheld(&found.value)) {
+        return Some(Waiting::new(Reason::InvalidWorkload, why));
+    }
     let mut manifests = vec![(*object.value).clone()];
     manifests.extend(dependencies(world, entry, object).map(|found| (*found.value).clone()));
     too_large(&manifests)
@@ -215,12 +227,23 @@ fn dependencies<'w>(
     entry: &'w BindingEntry,
     object: &Object,
 ) -> impl Iterator<Item = &'w Object> {
+    let found = named(world, entry, object).map(|(found, _)| found);
+    found.filter(|found| credentials::withheld(&found.value).is_none())
+}
+
+/// Objects on the hub that the pods name, and whether they are optional.
+fn named<'w>(
+    world: &'w World,
+    entry: &'w BindingEntry,
+    object: &Object,
+) -> impl Iterator<Item = (&'w Object, bool)> {
     let depends = entry.object.spec.propagate_deps == Some(true);
     let needed =
         if depends { workload::dependencies(entry.workload, &object.value) } else { Default::default() };
     needed.into_iter().filter_map(|dependency| {
         let key = (entry.namespace().to_string(), dependency.name.clone());
-        world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting)
+        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting)?;
+        Some((found, dependency.optional))
     })
 }
 

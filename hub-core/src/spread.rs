@@ -78,7 +78,7 @@ fn divide(
     let weights = scheduling.weight_preference.unwrap_or_default();
     let by_room = scheduling.replica_division_preference == Some(ReplicaDivisionPreference::Aggregated)
         || weights.dynamic_weight.is_some();
-    if by_room && !current.is_empty() && current.values().sum::<i64>() == replicas {
+    if by_room && !current.is_empty() && fleet_resources::sum(current.values().copied()) == replicas {
         // Capacity that the object itself takes is not visible yet when it is reconciled again.
         return Ok(current);
     }
@@ -95,7 +95,7 @@ fn divide(
     }
     if weights.dynamic_weight.is_some() {
         let available: Vec<(String, i64)> = admitted.iter().map(room_for).collect();
-        if available.iter().map(|(_, n)| *n).sum::<i64>() < replicas {
+        if fleet_resources::sum(available.iter().map(|(_, n)| *n)) < replicas {
             return Err(short(replicas, &available));
         }
         return Ok(division::redivide(replicas, &available, &current, tie));

@@ -89,7 +89,7 @@ impl Unclaimed {
         let known = known.filter(|r| r.uid == object.uid && r.reason == reason && r.message == message);
         let count = match known {
             Some(reported) if reported.generation == generation => return None,
-            Some(reported) => reported.count + 1,
+            Some(reported) => reported.count.saturating_add(1),
             None => 1,
         };
         let restarted = known.is_none() && says_so;

@@ -28,6 +28,9 @@ impl Driver {
     /// Writes everything but the status. Returns whether a write changes the next plan.
     pub(crate) async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
+        if self.tell_limit(snapshot, plan).await? {
+            return Ok(true);
+        }
         if !plan.annotations.is_empty() {
             let patch = json!({"metadata": {"annotations": plan.annotations}});
             let resource = self.resource_of(snapshot);

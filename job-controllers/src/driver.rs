@@ -54,15 +54,21 @@ pub(crate) async fn run(driver: Driver, shutdown: CancellationToken) {
         }
     }
     let worker = driver.clone();
-    driver
-        .queue
-        .clone()
-        .run(JOBS_IN_FLIGHT, shutdown, move |uid| {
-            let driver = worker.clone();
-            async move { driver.look_at(&uid).await }
-        })
-        .await;
-    while watches.join_next().await.is_some() {}
+    let working = driver.queue.clone().run(JOBS_IN_FLIGHT, shutdown, move |uid| {
+        let driver = worker.clone();
+        async move { driver.look_at(&uid).await }
+    });
+    let watching = async {
+        while let Some(ended) = watches.join_next().await {
+            // Without one of its watches the controller would go on blind. The agent starts anew.
+            if let Err(error) = ended
+                && let Ok(panic) = error.try_into_panic()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    };
+    tokio::join!(working, watching);
 }
 
 pub(crate) struct Driver {
@@ -164,7 +170,7 @@ impl Driver {
     }
 
     async fn work_on(&self, uid: &str) -> Result<Next, CallError> {
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             let snapshot = {
                 let state = self.state();
                 // With an incomplete list of pods a plan would create pods that exist.
@@ -177,7 +183,8 @@ impl Driver {
             if snapshot.job.is_gone {
                 return self.clear(&snapshot).await;
             }
-            let (plan, scale) = self.plan(&snapshot);
+            let (mut plan, scale) = self.plan(&snapshot);
+            plan.bound_deletions();
             self.scale(&snapshot, &scale).await?;
             self.mark(&snapshot, &plan).await?;
             self.write_defaults(&snapshot, &plan).await?;
@@ -194,6 +201,10 @@ impl Driver {
             }
             let wrote = self.carry_out(&snapshot, &plan).await?;
             if wrote {
+                // A large job takes many passes, and its status is not put off until the last.
+                if round == ROUNDS && plan.create.is_full() {
+                    self.write_status(&snapshot, &plan).await?;
+                }
                 continue;
             }
             if let Some(wait) = self.batched(&snapshot, &plan) {

@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use crate::{driver::Driver, kinds::Role, state::Snapshot};
+use crate::{driver::Driver, kinds::Role, plan::Plan, state::Snapshot};
 
 /// Reason of the event and of the status, as Kubernetes' own controllers give it.
 const FAILED_CREATE: &str = "FailedCreate";
 const LONGEST_MESSAGE: usize = 1024;
+/// Begins the message of a job that is too large, which no server refuses.
+const TOO_LARGE: &str = "Not creating pods: ";
 
 impl Driver {
     /// Tells the refusal; any other failure is only retried.
@@ -22,6 +24,26 @@ impl Driver {
         let job = &snapshot.job.object;
         self.tell_event(job, self.resource_of(snapshot), &message).await?;
         self.write_refusal(snapshot, Some(&message)).await
+    }
+
+    /// Tells that the job is too large for this controller, or is no longer. Returns whether its status was written.
+    pub(crate) async fn tell_limit(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+        let job = &snapshot.job.object;
+        let told = told(self.kinds[snapshot.job.kind].role, &job.status);
+        if let Some(why) = &plan.refused {
+            let message = format!("{TOO_LARGE}{why}");
+            if told == Some(message.as_str()) {
+                return Ok(false);
+            }
+            self.tell_event(job, self.resource_of(snapshot), &message).await?;
+            self.write_refusal(snapshot, Some(&message)).await?;
+            return Ok(true);
+        }
+        let is_over = told.is_some_and(|told| told.starts_with(TOO_LARGE)) && !self.must_stand_still(job);
+        if is_over {
+            self.end_refusal(snapshot).await?;
+        }
+        Ok(is_over)
     }
 
     /// Pods were created: the job's status no longer says that they are refused.
@@ -52,7 +74,7 @@ impl Driver {
         let found: Option<Object> = writes::get(&self.client, &events, job.namespace(), &name).await?;
         if let Some(found) = found {
             let count = found.rest.get("count").and_then(Value::as_i64).unwrap_or(1);
-            let patch = json!({"count": count + 1, "lastTimestamp": now, "message": message});
+            let patch = json!({"count": count.saturating_add(1), "lastTimestamp": now, "message": message});
             return match writes::patch(&self.client, &events, &found, None, &patch).await {
                 Err(error) if error.is_not_found() => Ok(()),
                 answer => answer.map(drop),
@@ -91,6 +113,18 @@ fn refusal(error: &CallError) -> Option<String> {
     })
 }
 
+/// As a ReplicaSet names it; other kinds have no name for it.
+fn condition_of(role: Role) -> &'static str {
+    if role == Role::ReplicaSet { "ReplicaFailure" } else { FAILED_CREATE }
+}
+
+/// What the job's status says of pods that are not created. A Volcano Job that is too large says so by itself.
+fn told(role: Role, status: &Value) -> Option<&str> {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let condition = all.filter(|_| role != Role::Volcano).find(|one| one["type"] == condition_of(role))?;
+    condition["message"].as_str()
+}
+
 /// The change of a job's status, if there is one.
 fn change(role: Role, status: &Value, message: Option<&str>, now: Timestamp) -> Option<Value> {
     if role == Role::Volcano {
@@ -101,8 +135,7 @@ fn change(role: Role, status: &Value, message: Option<&str>, now: Timestamp) -> 
         return (known != message.is_some() || !same)
             .then(|| json!({"state": {"reason": wanted, "message": message}}));
     }
-    // As a ReplicaSet names it; other kinds have no name for it.
-    let kind = if role == Role::ReplicaSet { "ReplicaFailure" } else { FAILED_CREATE };
+    let kind = condition_of(role);
     let known = status["conditions"].as_array().cloned().unwrap_or_default();
     let old = known.iter().find(|condition| condition["type"] == kind);
     if old.map(|old| old["message"].as_str()) == message.map(Some) {

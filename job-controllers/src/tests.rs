@@ -365,3 +365,26 @@ async fn a_deployment_says_that_its_pods_are_refused() {
     };
     fixture.wait(&deployments, "d", "silent again", silent).await;
 }
+
+#[tokio::test]
+async fn a_job_that_is_too_large_says_so_until_it_is_small() {
+    let fixture = start(&[JobController::Deployment]).await;
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"replicas": i32::MAX, "selector": {"matchLabels": {"app": "x"}}, "template": template()}});
+    submit(&fixture, deployment).await;
+    let deployments = fixture.of_member("deployments");
+    let told = |deployment: &kube::api::DynamicObject| {
+        let conditions = deployment.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let failure = conditions.into_iter().find(|one| one["type"] == "ReplicaFailure");
+        failure.map(|one| one["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let why = "Not creating pods: field spec.replicas: found 2147483647 pods; allowed: at most 100000 in all";
+    fixture.wait(&deployments, "d", why, |found| found.and_then(told).as_deref() == Some(why)).await;
+    assert!(fixture.of_member("pods").list(&ListParams::default()).await.unwrap().items.is_empty());
+    let patch = kube::api::Patch::Merge(json!({"spec": {"replicas": 0}}));
+    deployments.patch("d", &Default::default(), &patch).await.unwrap();
+    fixture
+        .wait(&deployments, "d", "no longer", |found| found.is_some_and(|found| told(found).is_none()))
+        .await;
+}

@@ -58,6 +58,13 @@ impl Places {
     pub fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
+
+    /// Sum of what is taken.
+    pub fn requests(&self) -> Resources {
+        let mut sum = Resources::new();
+        self.taken.iter().for_each(|(_, requests, _)| sum.add(requests));
+        sum
+    }
 }
 
 impl GroupedNodes {
@@ -163,6 +170,11 @@ impl GroupedNodes {
         }
         let taken = sums.into_iter().map(|(node, (requests, pods))| (node, requests, pods)).collect();
         Some(Places { taken, pods: Vec::new() })
+    }
+
+    /// Whether a node of this name is among them. `None` if no names are known.
+    pub fn knows(&self, name: &str) -> Option<bool> {
+        (!self.by_name.is_empty()).then(|| self.by_name.contains_key(name))
     }
 
     /// The node of each pod, by component and sorted, for places that were found here on nodes with known names.

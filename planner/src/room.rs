@@ -199,16 +199,23 @@ impl Room {
     }
 
     /// Takes capacity on the nodes that the member named. If the gang no longer fits there, the member
-    /// refuses it itself.
+    /// refuses it itself. Pods on nodes that the report does not have, because they are not ready or gone, use nothing
+    /// of the others.
     fn try_take_at(&mut self, shape: &JobShape, nodes: &BTreeMap<String, Vec<String>>) -> Taken {
-        let named = if self.reserves { self.nodes.named(&shape.gang, nodes) } else { None };
+        let away = |name: &String| self.reserves && self.nodes.knows(name) == Some(false);
+        let some_away = nodes.values().flatten().any(away);
+        let here = |names: &Vec<String>| names.iter().filter(|name| !away(name)).cloned().collect();
+        let left: BTreeMap<String, Vec<String>> =
+            nodes.iter().map(|(component, names)| (component.clone(), here(names))).collect();
+        let named = if self.reserves { self.nodes.named(&shape.gang, &left) } else { None };
         match named.filter(|places| !places.is_empty()) {
             Some(places) => {
                 self.nodes.take(&places);
                 self.suppositions().for_each(|supposed| supposed.taken(&places));
-                self.free.sub(&shape.total);
+                self.free.sub(&places.requests());
                 Taken::Places(places)
             }
+            None if some_away => Taken::Nothing,
             None => self.try_take(shape).unwrap_or(Taken::Nothing),
         }
     }
@@ -237,13 +244,13 @@ impl Room {
                 self.leaving.insert(id.clone(), leaving);
                 return CapacityChange::None;
             }
-            Taken::Sum => {}
+            Taken::Sum => self.free.add(&hold.shape.total),
             Taken::Places(places) => {
                 self.nodes.give_back(places);
                 self.suppositions().for_each(|supposed| supposed.given_back(id, places));
+                self.free.add(&places.requests());
             }
         }
-        self.free.add(&hold.shape.total);
         self.refused.clear();
         CapacityChange::Grown
     }

@@ -45,7 +45,7 @@ pub fn redivide(
     current: &BTreeMap<String, i64>,
     tie: TieOrder,
 ) -> BTreeMap<String, i64> {
-    let held: i64 = current.values().sum();
+    let held = fleet_resources::sum(current.values().copied());
     match total.cmp(&held) {
         Ordering::Equal => current.clone(),
         Ordering::Greater => extend(total, weights, current, tie),
@@ -88,7 +88,7 @@ struct Seat<'a> {
 impl Ord for Seat<'_> {
     /// Greater is served first.
     fn cmp(&self, other: &Self) -> Ordering {
-        let quotient = |votes: i128, divisor_of: i64| votes * (2 * i128::from(divisor_of) + 1);
+        let quotient = |votes: i128, divisor_of: i64| votes.saturating_mul(2 * i128::from(divisor_of) + 1);
         let names = match self.tie {
             TieOrder::Ascending => other.name.cmp(self.name),
             TieOrder::Descending => self.name.cmp(other.name),
@@ -131,14 +131,15 @@ fn extend(
             tie,
         })
         .collect();
-    let unweighted: i64 = current
-        .iter()
-        .filter(|(name, _)| !seats.iter().any(|seat| seat.name == name.as_str()))
-        .map(|(_, n)| n)
-        .sum();
+    let unweighted = fleet_resources::sum(
+        current
+            .iter()
+            .filter(|(name, _)| !seats.iter().any(|seat| seat.name == name.as_str()))
+            .map(|(_, n)| *n),
+    );
     let total = total.saturating_sub(unweighted);
     start_near_the_end(&mut seats, total);
-    let mut left = total - seats.iter().map(|seat| seat.seats).sum::<i64>();
+    let mut left = total.saturating_sub(fleet_resources::sum(seats.iter().map(|seat| seat.seats)));
     let mut heap: BinaryHeap<Seat<'_>> = seats.into();
     while left > 0 {
         let Some(mut seat) = heap.pop() else { break };

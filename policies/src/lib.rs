@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod choice;
+pub mod credentials;
 pub mod division;
 pub mod names;
 pub mod nesting;
@@ -14,6 +15,7 @@ pub mod pod_security;
 pub mod reason;
 pub mod selector;
 pub mod spec;
+pub mod state_preservation;
 pub mod workload;
 
 pub use affinity::{ClusterFacts, cluster_matches};

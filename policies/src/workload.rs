@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub use aggregate::{aggregate, withhold_end};
 pub use check::check;
 pub use components::{
-    Component, PodRequirements, WorkloadError, components, most, pod_templates, template_requests, total,
+    Component, PODS_MAX, PodRequirements, WorkloadError, components, most, pod_templates, template_requests,
+    total,
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};

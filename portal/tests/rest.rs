@@ -249,7 +249,13 @@ async fn what_is_wrong_is_refused_in_openpais_shape() {
 fn variant(name: &str, cluster: &str, class: &str, instances: i64) -> String {
     LAB.replace("name: job-config-6", &format!("name: {name}"))
         .replace("virtualCluster: default", &format!("virtualCluster: {cluster}"))
-        .replace("jobPriorityClass: prod", &format!("jobPriorityClass: {class}"))
+        .replace(
+            "jobPriorityClass: prod",
+            &match class {
+                "" => "lazyPreemptionEnable: false".to_owned(),
+                class => format!("jobPriorityClass: {class}"),
+            },
+        )
         .replace("instances: 2", &format!("instances: {instances}"))
 }
 
@@ -257,7 +263,7 @@ fn variant(name: &str, cluster: &str, class: &str, instances: i64) -> String {
 async fn lists_are_narrowed_ordered_and_cut() {
     let hub = Hub::start().await;
     for (name, cluster, class, instances) in
-        [("one", "vc1", "prod", 3), ("two", "vc2", "oppo", 1), ("three", "vc1", "test", 2)]
+        [("one", "vc1", "prod", 3), ("two", "vc2", "oppo", 1), ("three", "vc1", "", 2)]
     {
         assert_eq!(hub.submit(&variant(name, cluster, class, instances)).await.0, 202);
     }
@@ -278,6 +284,7 @@ async fn lists_are_narrowed_ordered_and_cut() {
         ("state=WAITING,RUNNING&order=jobName,ASC", "one three two"),
         ("jobPriority=oppo,prod&order=jobName,ASC", "one two"),
         ("jobPriority=default", "three"),
+        ("jobPriority=test", ""),
         ("keyword=hre", "three"),
         ("keyword=vc2", "two"),
         ("tagsContain=blue", "one"),
@@ -489,7 +496,8 @@ async fn what_can_never_run_in_its_virtual_cluster_is_refused_at_once() {
     let wide = variant("wide", "default", "prod", 1).replace("gpu: 1", "gpu: 2");
     assert_ne!(wide, variant("wide", "default", "prod", 1), "the file asks for GPUs");
     refused(&wide, "a pod asks for 2 cells of type GPU, one node").await;
-    // One task at a time there is room, and opportunistic jobs are never too large.
+    refused(&wide.replace("prod", "oppo"), "a pod asks for 2 cells of type GPU, one node").await;
+    // One task at a time there is room, and opportunistic jobs may be of any size.
     let alone =
         four.replace("name: gang", "name: alone").replace("gangAllocation: true", "gangAllocation: false");
     for job in [alone, variant("idle", "default", "oppo", 4), variant("pair", "default", "prod", 2)] {

@@ -309,7 +309,7 @@ impl Ledger {
             request.amounts.iter().find_map(|(r, asked)| {
                 let (asked, r) = (*asked, *r);
                 let short = |rule| Short { rule, node, r, asked, need: asked };
-                let beyond_min = !preemptible && r != JOBS && asked > self.guaranteed_at(node, r);
+                let beyond_min = !preemptible && asked > self.guaranteed_at(node, r);
                 let beyond_max = asked > self.tree.max_at(node, r);
                 beyond_max.then(|| short(Rule::Max)).or_else(|| beyond_min.then(|| short(Rule::Min)))
             })
@@ -373,14 +373,21 @@ impl Ledger {
 
     /// What is free for jobs that may not be preempted.
     pub(crate) fn firm_room_at(&self, node: NodeId, r: usize) -> i64 {
-        if r == JOBS {
-            return i64::MAX;
-        }
         self.guaranteed_at(node, r).saturating_sub(self.firm[self.tree.cell(node, r)])
     }
 
-    /// The root guarantees its whole capacity: it borrows from nobody.
+    /// Others that may not be preempted hold the min that the job needs. Nobody else can take or leave it.
+    pub(crate) fn lacks_min(&self, leaf: NodeId, request: &Request, preemptible: bool) -> bool {
+        let held =
+            |node: NodeId| request.amounts.iter().any(|(r, asked)| *asked > self.firm_room_at(node, *r));
+        !preemptible && self.tree.path_to_root(leaf).any(held)
+    }
+
+    /// The root guarantees its whole capacity: it borrows from nobody. There is no min for the number of jobs.
     fn guaranteed_at(&self, node: NodeId, r: usize) -> i64 {
+        if r == JOBS {
+            return i64::MAX;
+        }
         if node == NodeId::ROOT { self.tree.max_at(node, r) } else { self.tree.min_at(node, r) }
     }
 

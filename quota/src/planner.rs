@@ -259,6 +259,7 @@ impl Planner {
         let mut rounds = 0;
         loop {
             self.read_freed(places);
+            self.ask_again(places);
             self.read_kept();
             self.start_holders(now_ms, places, &mut plan);
             self.start_winners(now_ms, &mut left, places, &mut plan);

@@ -209,9 +209,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The job set aside that blocks all jobs after `key`, if there is one.
+    /// The job set aside that blocks all jobs after `key`, if there is one. A job that could never run blocks nobody.
     pub fn blocked_by_aside(&self, key: &OrderKey) -> Option<&OrderKey> {
-        self.aside.first().filter(|first| *first < key && self.policy.blocks(first.priority.0))
+        let first = self.aside.iter().find(|first| self.possible.contains(*first));
+        first.filter(|first| *first < key && self.policy.blocks(first.priority.0))
     }
 }
 
@@ -297,6 +298,12 @@ impl Queues {
         self.change(class, |class| {
             class.aside.remove(&key);
         });
+    }
+
+    /// Whether the job is no candidate now.
+    pub(crate) fn is_aside(&self, id: &JobId) -> bool {
+        let Some((job, class)) = self.jobs.get(id) else { return false };
+        self.class(*class).is_some_and(|class| class.aside.contains(&job.order_key()))
     }
 
     pub fn get(&self, id: &JobId) -> Option<&WaitingJob> {

@@ -17,14 +17,18 @@ mod search;
 mod stability;
 mod worth;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
+use crate::planner::StartEnd;
 use crate::queues::WaitingJob;
+use crate::share::Share;
+use crate::tree::{NodeId, Request};
 use rights::own_candidates;
-use search::{Released, Search};
+use search::{Lack, Released, Search};
 
 pub(crate) use lineup::Lineups;
 pub(crate) use rights::{Rights, lends_min};
@@ -76,8 +80,13 @@ pub(crate) fn rule_out(
     search.next(&nowhere, &lack).is_none().then(|| search.without_result())
 }
 
-/// The cost of a set of victims: the highest priority among them, the work lost, their number.
-type Cost = (i64, i64, usize);
+/// The cost of a set of victims: the last of them in the order of rules and shares, the highest priority among them,
+/// the work lost, their number.
+type Cost = (Option<Rank>, i64, i64, usize);
+
+/// The order of victims by the rule, whether the start stands, the distance in the tree, and the shares from the
+/// sibling of the preemptor's path down to the leaf, largest first.
+type Rank = (TakeRule, bool, usize, Vec<Reverse<Share>>);
 
 impl<'s> Search<'s> {
     fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, VictimSet)> {
@@ -96,7 +105,7 @@ impl<'s> Search<'s> {
                 Some((cost, goal, found))
             });
             // Of equal costs the first, which is the preferred cluster.
-            found.min_by_key(|(cost, ..)| *cost).map(|(_, goal, found)| (goal, found))
+            found.min_by(|a, b| a.0.cmp(&b.0)).map(|(_, goal, found)| (goal, found))
         })
     }
 
@@ -133,36 +142,69 @@ impl<'s> Search<'s> {
         handing_on
     }
 
-    /// One set, with or without victims in the preemptor's own leaf. Own victims count as gone from the start,
-    /// because they lower the leaf's use.
+    /// One set, with or without victims in the preemptor's own leaf. The first victims may use up what may be taken
+    /// from their queue, and not help: then sets without them are tried.
     fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, VictimSet)> {
+        let (spared, mut left) = (self.spared.len(), MAX_VICTIMS);
+        let mut found = None;
+        for _ in 0..SETS_TRIED {
+            match self.one_set(goal, own) {
+                Ok(set) => {
+                    found = Some(self.found(goal, set));
+                    break;
+                }
+                Err(Some((first, size))) if size < left => {
+                    left -= size;
+                    self.spared.push((first.leaf, first.priority, first.request));
+                }
+                Err(_) => break,
+            }
+        }
+        self.spared.truncate(spared);
+        found
+    }
+
+    /// Own victims count as gone from the start, because they lower the leaf's use.
+    ///
+    /// # Errors
+    /// The first victim of a set that is not valid and the size of the set, if another one may be valid without it.
+    fn one_set(&mut self, goal: &Goal, own: bool) -> Result<Vec<Released>, Option<(AdmittedJob, usize)>> {
         let own: Vec<AdmittedJob> = if own { self.own_in_order() } else { Vec::new() };
         let mut released: Vec<Released> = Vec::new();
         for id in self.known.ending {
             released.extend(self.ledger.release(id).map(|job| (job, None)));
         }
+        let going = released.len();
         for job in &own {
             self.ledger.release(&job.id);
         }
         self.compute_rights();
-        let mut fits = false;
-        while released.len() <= MAX_VICTIMS {
-            let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
-            fits = lack.is_nothing();
-            if fits {
-                break;
+        let lack = self.release_in_order(goal, &mut released, &own);
+        let first = released.get(going).cloned();
+        let reclaims = first.as_ref().is_some_and(|(_, rule)| *rule == Some(TakeRule::Reclaim));
+        // What a share may lose does not depend on which jobs it loses, but places do.
+        let size = released.len() - going;
+        let others = (reclaims || lack.places).then(|| first.map(|(job, _)| (job, size))).flatten();
+        released.extend(own.into_iter().map(|job| (job, Some(TakeRule::InQueuePriority))));
+        let kept = self.put_back(goal, released, lack.is_nothing());
+        if !lack.is_nothing() {
+            return Err(others);
+        }
+        self.spare_those_of_no_use(goal, kept).ok_or(others)
+    }
+
+    /// Releases the best victims one after the other until the preemptor fits or there is none left. What it lacks
+    /// then.
+    fn release_in_order(&mut self, goal: &Goal, released: &mut Vec<Released>, own: &[AdmittedJob]) -> Lack {
+        loop {
+            let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(own));
+            if lack.is_nothing() || released.len() > MAX_VICTIMS {
+                return lack;
             }
-            let Some((job, rule)) = self.next(goal, &lack) else { break };
+            let Some((job, rule)) = self.next(goal, &lack) else { return lack };
             self.ledger.release(&job.id);
             released.push((job, Some(rule)));
         }
-        released.extend(own.into_iter().map(|job| (job, Some(TakeRule::InQueuePriority))));
-        let kept = self.put_back(goal, released, fits);
-        if !fits {
-            return None;
-        }
-        let kept = self.spare_those_of_no_use(goal, kept)?;
-        Some(self.found(goal, kept))
     }
 
     /// Restores the ledger, and reprieves victims that are not needed, last added first.
@@ -189,8 +231,8 @@ impl<'s> Search<'s> {
     }
 
     /// Victims of the preemptor's own leaf that gave it a right but no capacity are not evicted: they would start
-    /// again at once. By min, the preemptor still goes before them. By share, it would run beside them, so such a
-    /// set is not valid.
+    /// again at once. The preemptor would run beside them, outside its min or with a larger share, so such a set is
+    /// not valid.
     fn spare_those_of_no_use(&mut self, goal: &Goal, kept: Vec<Released>) -> Option<Vec<Released>> {
         if kept.iter().all(|(_, rule)| *rule != Some(TakeRule::InQueuePriority)) {
             return Some(kept);
@@ -211,26 +253,43 @@ impl<'s> Search<'s> {
             }
             debug_assert_eq!(*rule, Some(TakeRule::InQueuePriority));
         }
+        let rightful = !spared || self.stay_rightful(&needed);
         for (job, _) in &needed {
             self.ledger.admit(job.clone());
         }
         let by_share = needed.iter().any(|(_, rule)| *rule == Some(TakeRule::FairShare));
-        (!spared || !by_share).then_some(needed)
+        (rightful && (!spared || !by_share)).then_some(needed)
     }
 
     fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, VictimSet) {
         let mut found = VictimSet { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
-        let mut cost = (i64::MIN, 0_i64, 0);
+        let mut cost: Cost = (None, i64::MIN, 0, 0);
         for (job, rule) in kept {
             let Some(rule) = rule else {
                 found.awaited.push(job.id);
                 continue;
             };
             let lost_work_ms = self.places.lost_work_ms(&job.id);
-            cost = (cost.0.max(job.priority), cost.1.saturating_add(lost_work_ms), cost.2 + 1);
+            let rank = Some(self.rank(&job, rule));
+            let lost_ms = cost.2.saturating_add(lost_work_ms);
+            cost = (cost.0.max(rank), cost.1.max(job.priority), lost_ms, cost.3 + 1);
             found.victims.push(Victim { job: job.id, rule, lost_work_ms });
         }
         (cost, found)
+    }
+
+    fn rank(&self, victim: &AdmittedJob, rule: TakeRule) -> Rank {
+        let ours = |node: &NodeId| self.tree.is_below(self.preemptor.leaf, *node);
+        let none = Request::default();
+        let theirs = self.tree.path_to_root(victim.leaf).take_while(|node| !ours(node));
+        let mut shares: Vec<Reverse<Share>> =
+            theirs.map(|node| Reverse(Share::after(self.ledger, node, &none, 0))).collect();
+        shares.reverse();
+        let below = |node: &NodeId| !self.tree.is_below(victim.leaf, *node);
+        let distance = self.tree.path_to_root(self.preemptor.leaf).take_while(below).count();
+        let started = self.known.started.get(&victim.id);
+        let stands = started.is_none_or(|started| started.end == StartEnd::Stands);
+        (rule, rule == TakeRule::FairShare && stands, distance, shares)
     }
 
     fn own_in_order(&self) -> Vec<AdmittedJob> {

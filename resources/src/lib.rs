@@ -16,3 +16,19 @@ pub use constraints::{
 pub use name::ResourceName;
 pub use quantity::QuantityError;
 pub use vector::{Resources, Shortage};
+
+/// The sum of numbers that others chose. Like all amounts, it stays at the bounds of `i64`: no number of a user or of a
+/// member may end the process that adds it.
+pub fn sum(numbers: impl IntoIterator<Item = i64>) -> i64 {
+    numbers.into_iter().fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_sum_stays_at_the_bounds() {
+        assert_eq!(super::sum([1, 2, 3]), 6);
+        assert_eq!(super::sum([i64::MAX, 1]), i64::MAX);
+        assert_eq!(super::sum([i64::MIN, -1]), i64::MIN);
+    }
+}

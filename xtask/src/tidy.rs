@@ -266,7 +266,8 @@ const PURE_MAY_USE: &[&str] = &["schemars", "serde", "serde_json", "thiserror"];
 /// paths into JSON; the one that draws pages, what writes HTML and addresses. No client is among them.
 const OBJECTS: &[(&str, &[&str])] = &[
     ("fleet-mirror", &["kube-core"]),
-    ("fleet-hub-core", &["jiff", "jsonpath-rust", "k8s-openapi", "kube-core"]),
+    ("fleet-policies", &["jsonpath-rust"]),
+    ("fleet-hub-core", &["jiff", "k8s-openapi", "kube-core"]),
     ("fleet-pages", &["jiff", "maud", "percent-encoding"]),
 ];
 

@@ -5,7 +5,9 @@
 
 pub mod accounts;
 pub mod auth;
+pub mod node;
 pub mod pki;
+pub mod question;
 pub mod rbac;
 pub mod secrets;
 pub mod shares;

@@ -1,9 +1,10 @@
 //! Role-based access control: the rules of a user, and whether they allow a request.
 //!
 //! Inputs: an identity and the RBAC objects in the store. [`aggregate`] fills roles with an aggregation rule.
-//! Absent on purpose: who the caller is (see `auth`).
+//! Absent on purpose: who the caller is (see `auth`), and what nodes may do (see `node`).
 
 use crate::access::auth::Auth;
+use crate::access::node;
 use crate::access::user::{AUTHENTICATED, Access, User};
 use dashmap::DashMap;
 use fleet_apiserver_ground::store::{Refused, Write};
@@ -17,7 +18,9 @@ use std::sync::Arc;
 mod bootstrap;
 mod controllers;
 mod escalation;
+mod system;
 
+pub use crate::access::question::Question;
 pub use bootstrap::bootstrap;
 pub use controllers::controllers;
 pub use escalation::check_write;
@@ -30,25 +33,6 @@ pub const ROLES: &str = "rbac.authorization.k8s.io/roles";
 pub const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 const BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
 const CLUSTER_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
-
-/// What is asked for.
-#[derive(Debug, Clone, Default)]
-pub struct Question {
-    /// Verb.
-    pub verb: String,
-    /// API group.
-    pub group: String,
-    /// Plural, empty for a path.
-    pub resource: String,
-    /// Subresource.
-    pub subresource: String,
-    /// Namespace, empty for cluster scope.
-    pub namespace: String,
-    /// Object name.
-    pub name: String,
-    /// URL path of a non-resource request.
-    pub path: String,
-}
 
 /// One rule that applies to a user.
 #[derive(Debug, Clone)]
@@ -77,7 +61,10 @@ impl Auth {
 
     /// Fails with 403 unless the question is answered with yes.
     pub fn allow(&self, base: &Base, user: &User, q: &Question) -> ApiResult<()> {
-        if self.allows(base, user, q) { Ok(()) } else { Err(denied(user, q)) }
+        if self.allows(base, user, q) {
+            return Ok(());
+        }
+        Err(refused(user, q, node::why_not(base, user, q).as_deref()))
     }
 
     /// Fails with 403 unless the path is allowed.
@@ -93,6 +80,11 @@ impl Auth {
 
     /// Which grant allows it, by the roles alone.
     pub fn reason(&self, base: &Base, user: &User, q: &Question) -> Option<Arc<str>> {
+        if let Some(node) = node::name_of(user)
+            && node::judge(base, node, q).is_ok()
+        {
+            return Some("allowed to the node itself".into());
+        }
         let rules = self.rules(base, user);
         let hit = rules.iter().find(|g| {
             g.namespace.as_ref().is_none_or(|n| *n == q.namespace && !n.is_empty()) && covers(&g.rule, q)
@@ -216,6 +208,11 @@ fn covers(rule: &Value, q: &Question) -> bool {
 
 /// 403 with the message of the real server.
 pub fn denied(user: &User, q: &Question) -> ApiError {
+    refused(user, q, None)
+}
+
+/// The same, with what else is to be said.
+fn refused(user: &User, q: &Question, why: Option<&str>) -> ApiError {
     if q.resource.is_empty() {
         let text = format!("forbidden: User \"{}\" cannot {} path \"{}\"", user.name, q.verb, q.path);
         return ApiError::access_denied("", "", "", text);
@@ -236,6 +233,7 @@ pub fn denied(user: &User, q: &Question) -> ApiError {
         "{plural}{named} is forbidden: User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
         user.name, q.verb, q.group
     );
+    let text = why.map_or(text.clone(), |why| format!("{text}: {why}"));
     ApiError::access_denied(&q.group, &q.resource, &q.name, text)
 }
 

@@ -71,6 +71,27 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
+/// True for a path, such as `.a['b.c']`, that leads to a field of a schema or to a value of a map.
+fn names_a_field(schema: &Value, path: &str) -> bool {
+    let (mut at, mut rest) = (schema, path);
+    while !rest.is_empty() {
+        let name;
+        (name, rest) = match rest.strip_prefix("['").and_then(|inner| inner.split_once("']")) {
+            Some(found) => found,
+            None => {
+                let Some(plain) = rest.strip_prefix('.') else { return false };
+                plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len()))
+            }
+        };
+        let field = at.get("properties").and_then(|p| p.get(name));
+        let Some(next) = field.or_else(|| at.get("additionalProperties").filter(|v| v.is_object())) else {
+            return false;
+        };
+        at = next;
+    }
+    true
+}
+
 impl Walk {
     fn node(&mut self, schema: &Value, at: &str, place: Place<'_>) {
         let kind = tree::text(schema, &["type"]);
@@ -111,6 +132,11 @@ impl Walk {
         };
         for (i, rule) in rules.iter().enumerate() {
             let at = format!("{at}.{KEY}[{i}]");
+            let path = tree::text(rule, &["fieldPath"]);
+            if !path.is_empty() && !names_a_field(schema, path) {
+                let why = "fieldPath must be a valid path";
+                self.causes.push(Cause::invalid(format!("{at}.fieldPath"), &rule["fieldPath"], why));
+            }
             if self.worded(rule, &at) {
                 self.judged(rule, &at, &decl, place);
             }
@@ -166,6 +192,11 @@ impl Walk {
             Err(why) => self.refuse(rule, &format!("{at}.rule"), &why),
             Ok((cost, transition)) => {
                 self.observe("estimated rule cost", format!("{at}.rule"), cost.saturating_mul(times));
+                if !transition && rule.get("optionalOldSelf").is_some_and(|o| !o.is_null()) {
+                    let why = "may not be set if oldSelf is not used in rule";
+                    let field = format!("{at}.optionalOldSelf");
+                    self.causes.push(Cause::invalid(field, &rule["optionalOldSelf"], why));
+                }
                 if let Some(list) = place.uncorrelated.filter(|_| transition) {
                     let why = format!(
                         "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"

@@ -4,6 +4,8 @@
 
 pub mod etag;
 pub mod faults;
+mod headers;
+mod health;
 pub mod metrics;
 pub mod openapi;
 pub mod serve;

@@ -4,7 +4,8 @@
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
 use crate::door::etag::etagged;
-use crate::door::{metrics, openapi};
+use crate::door::headers::{self, Flow};
+use crate::door::{health, metrics, openapi};
 use crate::verbs::{action, connect, read, reviews, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form, Params};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +81,14 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
         return ApiError::unavailable("the server is shutting down").response();
     }
     let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
-    let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
+    let asked = asked.filter(|p| !p.flag("watch")).map(|p| p.get("timeout").to_string());
+    let limit = asked.as_deref().filter(|text| !text.is_empty()).map(duration);
+    if limit == Some(None) {
+        return ApiError::bad_request("invalid timeout specified in the request URL").response();
+    }
+    // Nothing at all means what the server allows.
+    let limit = limit.flatten().filter(|limit| !limit.is_zero());
+    let pretty = is_pretty(request.uri());
     let (counted, method, uri) = (core.clone(), request.method().clone(), request.uri().clone());
     let work = answer(core, door, request);
     let answered = match limit {
@@ -88,22 +97,42 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
             .await
             .unwrap_or_else(|_| Err(ApiError::timed_out())),
     };
-    let response = answered.unwrap_or_else(|e| e.response());
+    let mut response = answered.unwrap_or_else(|e| e.response());
+    headers::complete(&mut response);
+    if pretty {
+        response = headers::indented(response).await;
+    }
     counted.requests.count(&method, &uri, response.status());
     response
 }
 
-/// A duration as Go writes it, in one unit: 500ms, 32s, 1m.
+/// True if people read the answer; one that goes on and on is not laid out for them.
+fn is_pretty(uri: &http::Uri) -> bool {
+    let asked = uri.query().filter(|q| q.contains("pretty=")).map(|q| Params::parse(Some(q)));
+    asked.is_some_and(|p| p.flag("pretty") && !p.flag("watch") && !uri.path().contains("/watch/"))
+}
+
+/// A duration as Go writes it: 500ms, 32s, 1m30s, 1.5h, 0.
 fn duration(text: &str) -> Option<Duration> {
-    let end = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(end);
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        _ => None,
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() && text != "0" {
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let (number, after) = rest.split_at(end);
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+        rest = after;
     }
+    (!text.is_empty()).then_some(sum)
 }
 
 async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> ApiResult<Response<Body>> {
@@ -121,7 +150,8 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
     let user = core.auth.impersonate(&core, caller, &parts.headers)?;
     let path = parts.uri.path();
     let params = Params::parse(parts.uri.query());
-    match route(path) {
+    let flow = Flow::of(&core, &user);
+    let answered = match route(path) {
         Route::Resource(target) => {
             let verb = verb(&parts.method, &target, &params);
             // Who may not ask does not learn what there is.
@@ -144,7 +174,8 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
             gate.turn().await?;
             other(&core, &user, &parts.method, path, &params, &parts.headers)
         }
-    }
+    };
+    answered.map(|response| flow.mark(response))
 }
 
 fn not_found() -> Response<Body> {
@@ -224,6 +255,7 @@ fn question(target: &Target, params: &Params, verb: &str) -> Question {
         namespace: if own { name.clone() } else { target.namespace.clone() },
         name,
         path: String::new(),
+        selector: params.get("fieldSelector").to_string(),
     }
 }
 
@@ -303,32 +335,28 @@ fn other(
     match path.trim_end_matches('/') {
         "/version" => ok(&version(core)),
         "/api" | "/apis" => discovery(core, path.trim_end_matches('/') == "/api", headers),
-        "/healthz" | "/livez" | "/readyz" | "/readyz/ping" | "/livez/ping" | "/healthz/ping" => {
-            if params.has("verbose") {
-                let check = path.trim_matches('/').split('/').next().unwrap_or_default();
-                let text = format!("[+]ping ok\n[+]store ok\n{check} check passed\n");
-                return Ok(http_io::text_response(StatusCode::OK, text));
-            }
-            Ok(http_io::text_response(StatusCode::OK, "ok"))
-        }
         "/metrics" => Ok(metrics::answer(core)),
         "/openapi/v3" => openapi::index(core),
         "/openapi/v2" => openapi::swagger(core, headers),
         "" => {
-            let mut paths = vec![
-                "/api".to_string(),
-                "/apis".into(),
-                "/healthz".into(),
-                "/openapi/v2".into(),
-                "/openapi/v3".into(),
-                "/version".into(),
-            ];
-            paths.extend(
-                core.registry.load().api_versions().filter(|v| v.contains('/')).map(|v| format!("/apis/{v}")),
-            );
+            let mut paths: BTreeSet<String> =
+                ["/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"]
+                    .map(String::from)
+                    .into();
+            for probe in health::PROBES {
+                paths.insert(format!("/{probe}"));
+                paths.extend(health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
+            }
+            for version in core.registry.load().api_versions().filter(|v| v.contains('/')) {
+                paths.extend(version.split('/').next().map(|group| format!("/apis/{group}")));
+                paths.insert(format!("/apis/{version}"));
+            }
             ok(&json!({"paths": paths}))
         }
         p => {
+            if let Some(found) = health::answer(p, params) {
+                return Ok(found);
+            }
             if let Some(rest) = p.strip_prefix("/openapi/v3/") {
                 return Ok(openapi::document(core, rest, headers).unwrap_or_else(not_found));
             }

@@ -99,6 +99,7 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
 
 /// PATCH by server-side apply: what a manager says of its fields becomes part of the object.
 pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Response<Body>> {
+    let uid = tree::meta_text(&config, "uid").to_string();
     let (config, pinned) = read_config(call, config)?;
     let entry = call.entry.clone();
     let r = &*entry.resource;
@@ -118,6 +119,12 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
                 return Err(ApiError::not_found(r, &call.name));
             }
             may_create(call)?;
+            if !uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(ApiError::conflict(r, &call.name, &why));
+            }
             let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
             if r.custom {
                 decode::defaults(&r.schema, &mut value);

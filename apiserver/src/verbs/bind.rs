@@ -96,6 +96,7 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
                 tree::object(tree::meta(&mut new).entry("annotations").or_insert_with(|| json!({})));
             annotations.extend(extra.clone());
         }
+        place(call, &node, &mut new);
         let now = call.core.clock.stamp();
         let status = tree::child(&mut new, "status");
         let conditions = status.entry("conditions").or_insert_with(|| json!([]));
@@ -114,6 +115,18 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             }
             Err(Refused::Changed(_)) => {}
             Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A pod has the zone and the region of its node as labels.
+fn place(call: &Call, node: &str, pod: &mut Value) {
+    let Some(node) = call.core.store.table("/nodes").get(node) else { return };
+    for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
+        let found = node.text(&["metadata", "labels", key]);
+        if !found.is_empty() {
+            let labels = tree::object(tree::meta(pod).entry("labels").or_insert_with(|| json!({})));
+            labels.insert(key.into(), found.into());
         }
     }
 }

@@ -6,12 +6,14 @@ use crate::verbs::read::{self, Filter};
 use crate::verbs::removal::{Done, Options, delete_object, seconds};
 use crate::verbs::{body, crd, namespaces};
 use axum::body::Body;
+use fleet_apiserver_admission::access::node;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::store::Range;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause, success};
 use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -71,6 +73,11 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
 
 /// Asks webhooks and policies whether an object may go.
 async fn admit(call: &mut Call, name: &str) -> ApiResult<()> {
+    if node::name_of(&call.user).is_some()
+        && let Some(old) = call.core.store.read(&call.entry.table, &call.key(name)).await?
+    {
+        admission::nodes::restrict(call, name, Some(&old.value()), None)?;
+    }
     if call.core.admission.is_idle() {
         return Ok(());
     }
@@ -78,6 +85,23 @@ async fn admit(call: &mut Call, name: &str) -> ApiResult<()> {
     let old = found.ok_or_else(|| ApiError::not_found(call.resource(), name))?.full();
     admission::mutate(call, Operation::Delete, name, Some(&old), None).await?;
     admission::validate(call, Operation::Delete, name, Some(&old), None).await
+}
+
+/// Kinds that answer with the object that is gone, and not with a status.
+fn shows_what_is_gone(r: &Resource) -> bool {
+    match (r.group.as_str(), r.plural.as_str()) {
+        ("", kind) => matches!(
+            kind,
+            "persistentvolumeclaims"
+                | "persistentvolumes"
+                | "podtemplates"
+                | "resourcequotas"
+                | "serviceaccounts"
+                | "services"
+        ),
+        ("storage.k8s.io" | "resource.k8s.io", _) => !r.custom,
+        _ => false,
+    }
 }
 
 /// DELETE of one object.
@@ -93,6 +117,11 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
     let name = call.name.clone();
     admit(call, &name).await?;
+    if r.is("batch", "jobs") && o.propagation.is_empty() {
+        let text = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+            them or set propagationPolicy=Orphan to suppress this warning";
+        call.warnings.push(text.into());
+    }
     let done = delete_object(&call.core, r, &entry.table, &call.key(&name), &o).await?;
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && !o.dry_run {
         crd::finish_delete(&call.core, &call.name).await?;
@@ -111,6 +140,7 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             }
             read::value_in_form(call, StatusCode::OK, value)
         }
+        Done::Gone(obj) if shows_what_is_gone(r) => read::object_response(call, StatusCode::OK, &obj),
         Done::Gone(obj) => {
             let status = success(r, &call.name, &obj.meta_text("uid"));
             Ok(http_io::value_response(StatusCode::OK, &status))

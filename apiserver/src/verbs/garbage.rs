@@ -1,11 +1,11 @@
-//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old
-//! events.
+//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, what every namespace has,
+//! aggregated roles, old events.
 //!
 //! Inputs: the commit log, through a hook that passes on only relevant events. No polling: the only timer is for
 //! events, which live one hour. Absent on purpose: workload controllers.
 
 use crate::verbs::removal::{self, Options};
-use crate::verbs::{crd, namespaces};
+use crate::verbs::{addresses, crd, namespaces};
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_ground::store::{Event, EventKind, Obj, Refused, Table, Write};
@@ -69,7 +69,8 @@ impl Feed {
             || owned(&event.obj)
             || event.prev.as_ref().is_some_and(|p| owned(p))
             || &*table.name == rbac::CLUSTER_ROLES
-            || event.obj.deleting();
+            || event.obj.deleting()
+            || (event.prev.is_some() && namespaces::is_companion(&table.name, &event.obj.key, false));
         if matters && self.sender.try_send(Fact { table: table.clone(), event: event.clone() }).is_err() {
             self.overflow.store(true, Ordering::Release);
         }
@@ -139,13 +140,22 @@ impl Worker {
 
     async fn handle(&mut self, core: &Arc<Core>, table: &Arc<Table>, event: &Arc<Event>) {
         self.roles |= &*table.name == rbac::CLUSTER_ROLES;
+        let deleted = event.kind == EventKind::Deleted;
+        if namespaces::is_companion(&table.name, &event.obj.key, deleted)
+            && let Some((namespace, _)) = event.obj.key.split_once('/')
+        {
+            namespaces::keep_companions(core, namespace);
+        }
         if let Some(prev) = &event.prev {
             self.index(table, prev, false);
         }
-        if event.kind != EventKind::Deleted {
+        if !deleted {
             self.index(table, &event.obj, true);
             self.look(core, table, &event.obj).await;
             return;
+        }
+        if &*table.name == "/services" {
+            addresses::release(core, &event.obj);
         }
         let uid = event.obj.meta_text("uid");
         for (name, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {

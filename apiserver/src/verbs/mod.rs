@@ -3,6 +3,7 @@
 //! Inputs: resolved calls. Absent on purpose: HTTP paths and identities (see `door`, `access`), rules of single kinds (see `kinds`).
 
 pub mod action;
+pub mod addresses;
 mod apply;
 pub mod bind;
 pub mod body;

@@ -40,11 +40,11 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     let status = match kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user::info(&call.user)}),
         "SelfSubjectAccessReview" => {
-            check_question(call, &kind, &spec)?;
+            check_question(call, &kind, &value)?;
             decision(call, &call.user, &spec)
         }
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            check_question(call, &kind, &spec)?;
+            check_question(call, &kind, &value)?;
             decision(call, &asked_for(&spec), &spec)
         }
         "SelfSubjectRulesReview" => match tree::text(&spec, &["namespace"]) {
@@ -88,9 +88,62 @@ fn asked_for(spec: &Value) -> User {
     user
 }
 
-fn check_question(call: &Call, kind: &str, spec: &Value) -> ApiResult<()> {
+/// A selector is a text or a list of requirements.
+fn check_selectors(attributes: &Value, causes: &mut Vec<Cause>) {
+    for key in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = attributes.get(key).filter(|s| s.is_object()) else { continue };
+        let at = format!("spec.resourceAttributes.{key}");
+        let (raw, parts) = (tree::text(selector, &["rawSelector"]), tree::list(selector, &["requirements"]));
+        if raw.is_empty() && parts.is_empty() {
+            let why = format!(
+                "when spec.resourceAttributes.{key} is specified, requirements or rawSelector is required"
+            );
+            causes.push(Cause::required(format!("{at}.requirements"), &why));
+        } else if !raw.is_empty() && !parts.is_empty() {
+            let why = "may not specified at the same time as requirements";
+            causes.push(Cause::invalid(format!("{at}.rawSelector"), &json!(raw), why));
+        }
+        for (i, part) in parts.iter().enumerate() {
+            let at = format!("{at}.requirements[{i}]");
+            if tree::text(part, &["key"]).is_empty() {
+                causes.push(Cause::required(format!("{at}.key"), "must be specified"));
+            }
+            let (operator, values) = (tree::text(part, &["operator"]), tree::list(part, &["values"]));
+            match operator {
+                "In" | "NotIn" if values.is_empty() => {
+                    let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                    causes.push(Cause::required(format!("{at}.values"), why));
+                }
+                "Exists" | "DoesNotExist" if !values.is_empty() => {
+                    let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    causes.push(Cause::forbidden(format!("{at}.values"), why));
+                }
+                "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+                _ => {
+                    let why = "not a valid selector operator";
+                    causes.push(Cause::invalid(format!("{at}.operator"), &json!(operator), why));
+                }
+            }
+        }
+    }
+}
+
+fn check_question(call: &Call, kind: &str, value: &Value) -> ApiResult<()> {
+    let nothing = Value::Null;
+    let spec = value.get("spec").unwrap_or(&nothing);
     let has = |key: &str| spec.get(key).is_some_and(|v| !v.is_null());
     let mut causes = Vec::new();
+    // It is asked and not kept: it has no name.
+    let named = |key: &str| !matches!(key, "managedFields" | "creationTimestamp" | "namespace");
+    let meta = tree::at(value, &["metadata"]).and_then(Value::as_object);
+    if meta.into_iter().flatten().any(|(key, v)| named(key) && !v.is_null() && v != "") {
+        let why = match kind {
+            "LocalSubjectAccessReview" => "must be empty except for namespace",
+            _ => "must be empty",
+        };
+        causes.push(Cause::invalid("metadata", &json!({}), why));
+    }
+    check_selectors(spec.get("resourceAttributes").unwrap_or(&nothing), &mut causes);
     if has("resourceAttributes") == has("nonResourceAttributes") {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         let found = spec.get("resourceAttributes").cloned().unwrap_or_default();
@@ -134,6 +187,7 @@ fn decision(call: &Call, user: &User, spec: &Value) -> Value {
                 namespace: t("namespace"),
                 name: t("name"),
                 path: String::new(),
+                selector: String::new(),
             }
         }
         (None, Some(a)) => Question {

@@ -7,6 +7,7 @@ use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::typing;
 use fleet_apiserver_ground::nesting;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
@@ -51,13 +52,8 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
     validate::metadata(name_rule(r), value, &mut causes);
     if r.custom {
         let before = causes.len();
-        validate::schema(&r.schema, value, "", &mut causes);
         // Unchanged invalid parts of an existing object are tolerated.
-        if let Some(old) = old.filter(|_| causes.len() > before) {
-            let mut known = Vec::new();
-            validate::schema(&r.schema, old, "", &mut known);
-            causes.retain(|c| !known.contains(c));
-        }
+        validate::changed(&r.schema, value, old, "", &mut causes);
         // Rules are judged on objects of the right shape only.
         if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
             causes.extend(rules.broken(value, old));
@@ -73,6 +69,11 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
         return Ok(());
     }
     Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), causes))
+}
+
+/// Policies whose expressions have types.
+pub fn is_policy(r: &Resource) -> bool {
+    r.is("admissionregistration.k8s.io", "validatingadmissionpolicies")
 }
 
 /// What a change leads to.
@@ -178,6 +179,12 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             tree::put(tree::meta(&mut new), "managedFields", entries);
             tree::put(tree::child(&mut new, "status"), "conditions", conditions);
         }
+        "resize" | "ephemeralcontainers" if r.is("", "pods") => {
+            // Nothing else of the pod is this endpoint's.
+            let entries = tree::at(&new, &["metadata", "managedFields"]).cloned();
+            new = pods::through(&call.subresource, live, &new);
+            tree::put(tree::meta(&mut new), "managedFields", entries);
+        }
         _ => {
             if r.status {
                 tree::put(tree::object(&mut new), "status", old_part("status"));
@@ -227,6 +234,10 @@ pub fn finish(
         if differs {
             let generation = tree::number(live, &["metadata", "generation"]) + 1;
             tree::meta(&mut new).insert("generation".into(), generation.into());
+            if is_policy(r) {
+                let status = typing::status(&call.core, &new);
+                tree::object(&mut new).insert("status".into(), status);
+            }
         }
     }
     if !applied && managed::is_tracked(&call.core.untracked, &new) {

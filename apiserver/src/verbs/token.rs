@@ -1,11 +1,13 @@
 //! TokenRequests: a token for a service account, with a lifetime, audiences, and an object it is bound to.
 //!
-//! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`).
+//! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`), and
+//! webhooks that change a request.
 
 use super::{body, read};
 use axum::body::Body;
 use fleet_apiserver_admission::access::accounts;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
@@ -16,6 +18,9 @@ use serde_json::{Map, Value, json};
 const DEFAULT_LIFE_S: i64 = 3600;
 /// Shortest and longest life that can be asked for.
 const LIFE_S: std::ops::RangeInclusive<i64> = 600..=1 << 32;
+/// Longest life that is granted, as by `--service-account-max-token-expiration` of a real server: who has had a right to
+/// request tokens must not keep what it gave him.
+const LONGEST_S: i64 = 24 * 3600;
 
 /// What a token is bound to: its claims, checked against what exists.
 fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
@@ -61,6 +66,44 @@ fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
     Ok(out)
 }
 
+/// The life that a request asks for.
+fn seconds(spec: &Value) -> ApiResult<i64> {
+    let asked = spec.get("expirationSeconds").filter(|s| !s.is_null());
+    if let Some(found) = asked.filter(|s| s.as_i64().is_none()) {
+        return Err(ApiError::bad_request(format!(
+            "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: json: cannot unmarshal {found} into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
+        )));
+    }
+    match asked.and_then(Value::as_i64) {
+        None | Some(0) => Ok(DEFAULT_LIFE_S),
+        Some(s) if !LIFE_S.contains(&s) => {
+            let why = if s < *LIFE_S.start() {
+                "may not specify a duration less than 10 minutes"
+            } else {
+                "may not specify a duration larger than 2^32 seconds"
+            };
+            let cause = Cause::invalid("spec.expirationSeconds", &json!(s), why);
+            Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]))
+        }
+        Some(s) => Ok(s),
+    }
+}
+
+/// Fills in what a request leaves open, as policies see it.
+fn complete(call: &Call, value: &mut Value, seconds: i64, audiences: &[Value]) {
+    let map = tree::object(value);
+    map.insert("kind".into(), "TokenRequest".into());
+    map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());
+    map.remove("status");
+    let spec = tree::child(value, "spec");
+    spec.insert("expirationSeconds".into(), seconds.into());
+    spec.insert("audiences".into(), audiences.into());
+    let meta = tree::meta(value);
+    meta.insert("name".into(), call.name.as_str().into());
+    meta.insert("namespace".into(), call.namespace.as_str().into());
+    meta.insert("creationTimestamp".into(), call.core.clock.stamp().into());
+}
+
 /// POST to a service account's token subresource.
 pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     let (mut value, _) = body::decode_body(call, sent)?;
@@ -75,51 +118,33 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
     }
     let spec = value.get("spec").cloned().unwrap_or_default();
-    let asked = spec.get("expirationSeconds").filter(|s| !s.is_null());
-    if let Some(found) = asked.filter(|s| s.as_i64().is_none()) {
-        return Err(ApiError::bad_request(format!(
-            "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: json: cannot unmarshal {found} into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
-        )));
-    }
-    let seconds = match asked.and_then(Value::as_i64) {
-        None | Some(0) => DEFAULT_LIFE_S,
-        Some(s) if !LIFE_S.contains(&s) => {
-            let why = if s < *LIFE_S.start() {
-                "may not specify a duration less than 10 minutes"
-            } else {
-                "may not specify a duration larger than 2^32 seconds"
-            };
-            let cause = Cause::invalid("spec.expirationSeconds", &json!(s), why);
-            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]));
-        }
-        Some(s) => s,
-    };
+    let seconds = seconds(&spec)?;
     let mut audiences = tree::list(&spec, &["audiences"]).to_vec();
     if audiences.is_empty() {
         audiences.push(accounts::AUDIENCE.into());
     }
+    complete(call, &mut value, seconds, &audiences);
+    let name = call.name.clone();
+    admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
+    let granted = seconds.min(LONGEST_S);
+    if granted < seconds {
+        let told = format!("requested expiration of {seconds} seconds shortened to {granted} seconds");
+        call.warnings.push(told);
+    }
+    tree::child(&mut value, "spec").insert("expirationSeconds".into(), granted.into());
     let mut scope = bound(call, &spec)?;
     scope.insert("namespace".into(), call.namespace.as_str().into());
     let uid = account.meta_text("uid");
     scope.insert("serviceaccount".into(), json!({"name": call.name, "uid": uid}));
     let now = call.core.clock.now().as_second();
     let claims = json!({
-        "iss": accounts::AUDIENCE, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
+        "iss": accounts::AUDIENCE, "aud": audiences, "iat": now, "nbf": now, "exp": now + granted,
         "jti": call.core.ids.uuid().to_string(), "sub": accounts::user_name(&call.namespace, &call.name),
         "kubernetes.io": scope,
     });
-    let expires = jiff::Timestamp::from_second(now + seconds)
+    let expires = jiff::Timestamp::from_second(now + granted)
         .map(fleet_apiserver_ground::clock::stamp)
         .unwrap_or_default();
-    let map = tree::object(&mut value);
-    map.insert("kind".into(), "TokenRequest".into());
-    map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());
-    tree::child(&mut value, "spec").insert("expirationSeconds".into(), seconds.into());
-    tree::child(&mut value, "spec").insert("audiences".into(), Value::Array(audiences));
-    let meta = tree::meta(&mut value);
-    meta.insert("name".into(), call.name.as_str().into());
-    meta.insert("namespace".into(), call.namespace.as_str().into());
-    meta.insert("creationTimestamp".into(), call.core.clock.stamp().into());
     value["status"] =
         json!({"token": accounts::sign(&call.core.auth.key, &claims), "expirationTimestamp": expires});
     Ok(http_io::value_response(StatusCode::CREATED, &value))

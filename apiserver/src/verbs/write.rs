@@ -8,8 +8,8 @@ use crate::verbs::body::{
     renormalize, undecodable, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
-use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
-use crate::verbs::{apply, crd, namespaces, read};
+use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
+use crate::verbs::{addresses, apply, crd, namespaces, read};
 use axum::body::Body;
 use fleet_apiserver_admission::access::{accounts, rbac};
 use fleet_apiserver_admission::call::{Call, Core};
@@ -141,6 +141,8 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     kinds::apply(r, value);
     if r.is("", "namespaces") {
         kinds::new_namespace(value);
+    } else if r.is("", "pods") {
+        pods::gate(value);
     }
     if r.is("apps", "daemonsets") {
         kinds::template_generation(None, value);
@@ -206,13 +208,11 @@ fn unite_owners(call: &mut Call, value: &mut Value) {
 }
 
 /// Nothing new is made of a kind whose definition is being deleted.
-fn check_definition_stays(r: &Resource, value: &Value) -> ApiResult<()> {
+fn check_definition_stays(r: &Resource) -> ApiResult<()> {
     if !r.terminating {
         return Ok(());
     }
-    let why =
-        format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
-    Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &why))
+    Err(ApiError::not_now(r, "create not allowed while custom resource definition is terminating"))
 }
 
 /// Takes a new object through all stages before it is stored.
@@ -233,9 +233,16 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     } else if r.is("scheduling.k8s.io", "priorityclasses") {
         pods::admit_class(&call.core, value)?;
     }
+    if !r.custom {
+        call.warnings.extend(kinds::warnings::of(r, None, value));
+    }
     admission::plugins::check_new(call, value)?;
     admission::pod_security::check(call, value)?;
     admission::pod_security::check_namespace(call, None, value).await?;
+    if settle::is_policy(r) {
+        let status = admission::typing::status(&call.core, value);
+        tree::object(value).insert("status".into(), status);
+    }
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &call.core.auth.key, value);
     }
@@ -258,7 +265,7 @@ pub(super) async fn create_object(
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
     unite_owners(call, &mut value);
-    check_definition_stays(r, &value)?;
+    check_definition_stays(r)?;
     check_namespace_open(call, tree::meta_text(&value, "name")).await?;
     let base = tree::meta_text(&value, "generateName").to_string();
     let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
@@ -293,6 +300,8 @@ pub(super) async fn create_object(
             vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
+        } else if r.is("", "services") {
+            writes.extend(addresses::of_new(&call.core, &writes));
         }
         writes.extend(charges);
         let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
@@ -342,6 +351,10 @@ pub(super) async fn change(
         mutate(call, Operation::Update, Some(&live), &mut new).await?;
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
+    if !call.resource().custom {
+        let said = kinds::warnings::of(call.resource(), Some(&live), outcome.value(&live));
+        call.warnings.extend(said);
+    }
     admission::plugins::check_change(call, &live, outcome.value(&live))?;
     admission::pod_security::check_namespace(call, Some(&live), outcome.value(&live)).await?;
     if live.get("spec") != outcome.value(&live).get("spec") {
@@ -442,6 +455,13 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !scaling {
         normalize(call, &mut sent, &duplicates)?;
         check_namespace_of_body(call, &mut sent)?;
+    }
+    let kind = tree::text(&sent, &["kind"]);
+    if scaling && !matches!(kind, "" | "Scale") {
+        let found = tree::text(&sent, &["apiVersion"]);
+        return Err(ApiError::bad_request(format!(
+            "no kind {kind:?} is registered for version {found:?}; a Scale is needed here"
+        )));
     }
     check_named(call, &sent)?;
     let version = tree::meta_text(&sent, "resourceVersion").to_string();

@@ -1,6 +1,6 @@
 //! Who the caller is: certificates, tokens, impersonation, reviews.
 
-use crate::api::{Api, pod};
+use crate::api::{Api, pod, random};
 use fleet_apiserver::{Access, Clock, Config};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -103,6 +103,53 @@ async fn account_tokens_live_as_long_as_they_say() {
     token.get("/version").await.fails(401, "Unauthorized");
     now.fetch_sub(1000, Ordering::SeqCst);
     token.get("/version").await.fails(401, "Unauthorized");
+    // As with --service-account-max-token-expiration of a real server.
+    let made = api.post(&path, json!({"spec": {"expirationSeconds": 1_i64 << 32}})).await.expect(201);
+    assert_eq!(made.body["spec"]["expirationSeconds"], 86_400);
+    let expires: jiff::Timestamp =
+        made.body["status"]["expirationTimestamp"].as_str().unwrap().parse().unwrap();
+    assert_eq!(expires.as_second(), now.load(Ordering::SeqCst) + 86_400);
+    let warning = made.headers["warning"].to_str().unwrap();
+    assert!(warning.contains("expiration of 4294967296 seconds shortened to 86400 seconds"), "{warning}");
+}
+
+#[tokio::test]
+async fn policies_judge_requests_for_tokens() {
+    let api = Api::new().await;
+    let registrations = "/apis/admissionregistration.k8s.io/v1";
+    let (policies, bindings) = (
+        format!("{registrations}/validatingadmissionpolicies"),
+        format!("{registrations}/validatingadmissionpolicybindings"),
+    );
+    let name = random("tokens-");
+    let policy = json!({"metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+            "resources": ["serviceaccounts/token"]}]},
+        "validations": [{
+            "expression": "request.kind.kind == 'TokenRequest' && request.name == 'default' \
+                && object.spec.expirationSeconds <= 3600 && object.metadata.annotations['a'] == 'b'",
+            "message": "too long"}]}});
+    api.post(&policies, policy).await.expect(201);
+    let bound = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": api.ns}}}}});
+    api.post(&bindings, bound).await.expect(201);
+    let path = api.core("serviceaccounts/default/token");
+    let meta = json!({"annotations": {"a": "b"}});
+    let long = json!({"metadata": meta, "spec": {"expirationSeconds": 7200}});
+    let start = std::time::Instant::now();
+    let refused = loop {
+        let answer = api.post(&path, long.clone()).await;
+        if answer.code != 201 {
+            break answer;
+        }
+        assert!(start.elapsed().as_secs() < 30, "never refused");
+    };
+    assert!(refused.message().contains("too long"), "{}", refused.text);
+    // Where a request names no life, the default is judged.
+    api.post(&path, json!({"metadata": meta, "spec": {}})).await.expect(201);
+    api.delete(&format!("{bindings}/{name}"), Value::Null).await.expect(200);
+    api.delete(&format!("{policies}/{name}"), Value::Null).await.expect(200);
+    api.done().await;
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! Candidate nodes for one pod, best first.
 
-use std::ops::Bound;
+use std::{cell::OnceCell, collections::BTreeSet, ops::Bound};
 
-use super::{Choice, Pass, Region, Search, pick::pick};
+use super::{
+    Choice, Pass, Region, Search,
+    pick::{Loss, NO_LOSS, pick},
+};
 use crate::{
+    group::GroupState,
     request::Need,
-    topology::{CellNo, ClusterNo, LeafNo, Level, SlotNo},
+    topology::{CellNo, ClusterNo, GroupNo, LeafNo, Level, SlotNo},
 };
 
 impl Search<'_> {
@@ -23,13 +27,35 @@ impl Search<'_> {
         choices
     }
 
-    /// Whether a leaf is available without preemption in the VC; 1 if an opportunistic group would be evicted.
-    pub(super) fn available(&self, leaf: LeafNo) -> Option<u32> {
+    /// Whether a leaf is available without preemption in the VC; the opportunistic group that would be evicted.
+    pub(super) fn available(&self, leaf: LeafNo) -> Option<Option<GroupNo>> {
+        let given_twice = |group| crate::faults::leaf_given_twice() && group != super::NEWCOMER;
         match self.state.leaf(leaf).holder() {
-            None => Some(0),
-            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some(1),
-            Some(holder) if crate::faults::leaf_given_twice() && holder.group != super::NEWCOMER => Some(9),
-            Some(_) => None,
+            None => Some(None),
+            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some(Some(holder.group)),
+            Some(holder) => given_twice(holder.group).then_some(Some(holder.group)),
+        }
+    }
+
+    /// Picks leaves of a view by which other groups lose least.
+    pub(super) fn pick_of(
+        &self,
+        view: CellNo,
+        need: &Need,
+        available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
+    ) -> Option<Vec<LeafNo>> {
+        let taken = OnceCell::new();
+        let loss = |group| self.loss(group, taken.get_or_init(|| self.displaced(0)));
+        pick(self.topology, view, need.cells, need.level, available, loss)
+    }
+
+    /// What an eviction loses; nothing if the group has to go anyhow.
+    fn loss(&self, group: GroupNo, taken: &BTreeSet<GroupNo>) -> Loss {
+        match self.groups.get(group) {
+            Some(of) if of.state != GroupState::BeingPreempted && !taken.contains(&group) => {
+                (of.priority, self.lost_work(group), 1)
+            }
+            _ => NO_LOSS,
         }
     }
 
@@ -58,8 +84,7 @@ impl Search<'_> {
         if self.room(view) < need.leaves || !self.filter.usable(self.state, node) {
             return;
         }
-        let leaves = pick(self.topology, view, need.cells, need.level, |leaf| self.available(leaf));
-        if let Some(leaves) = leaves {
+        if let Some(leaves) = self.pick_of(view, need, |leaf| self.available(leaf)) {
             into.push(Choice { slot, bind, leaves });
         }
     }

@@ -1,6 +1,24 @@
-//! Which leaves of one node a pod gets: those with the lowest common ancestor, out of the fullest cells.
+//! Which leaves of one node a pod gets: those with the lowest common ancestor, out of the fullest cells; among such
+//! choices the one by which other groups lose least.
 
-use crate::topology::{CellNo, LeafNo, Level, Topology};
+use crate::topology::{CellNo, GroupNo, LeafNo, Level, Topology};
+
+/// What others lose by a choice: the highest priority among the victims, work lost, victims. A group is lost as a whole,
+/// whatever it loses of its leaves.
+pub(crate) type Loss = (i16, i64, usize);
+
+pub(crate) const NO_LOSS: Loss = (i16::MIN, 0, 0);
+
+/// Groups of which all sets of victims are compared; of more, cheap ones are added until they are enough.
+const COMPARED: usize = 6;
+
+/// A group that could lose leaves: what it loses, how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Loser {
+    loss: Loss,
+    group: GroupNo,
+    leaves: u32,
+}
 
 /// The cells below a view (a node, or a promise within a node), by their offset from it.
 struct Tree<'a> {
@@ -9,55 +27,129 @@ struct Tree<'a> {
     unit: Level,
     /// Available units.
     units: Vec<u32>,
-    /// Leaves that another group would lose.
-    cost: Vec<u32>,
 }
 
-/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf is available, and its cost.
+/// Leaves, and the levels and numbers of units by which they were chosen: choices with the same shape are as good.
+#[derive(Default)]
+struct Picked {
+    leaves: Vec<LeafNo>,
+    shape: Vec<(Level, u32)>,
+}
+
+/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf is available, and which group would lose
+/// it; `loss`, what it loses.
 pub(crate) fn pick(
     topology: &Topology,
     view: CellNo,
     cells: u32,
     unit: Level,
-    available: impl Fn(LeafNo) -> Option<u32>,
+    available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
+    loss: impl Fn(GroupNo) -> Loss,
 ) -> Option<Vec<LeafNo>> {
-    let size = topology.cell(view).size as usize;
-    let mut tree = Tree { topology, view, unit, units: vec![0; size], cost: vec![0; size] };
-    tree.fill(available);
+    let mut tree = Tree { topology, view, unit, units: Vec::new() };
+    tree.units = tree.count(|leaf| available(leaf).is_some());
     if tree.units[0] < cells {
         return None;
     }
-    let mut leaves = Vec::with_capacity(cells as usize);
-    tree.collect(0, cells, &mut leaves);
+    let best = tree.pick(cells, &tree.units);
+    let mut leaves = best.leaves;
+    if tree.units[0] > cells {
+        let (free, losers) = losers(topology, view, &available, loss);
+        let missing = (leaves.len() as u32).saturating_sub(free);
+        // Only leaves of these victims and free ones; none if that is a worse choice for the pod.
+        let only = |victims: &[Loser]| {
+            if victims.iter().map(|victim| victim.leaves).sum::<u32>() < missing {
+                return None;
+            }
+            let goes = |loser: GroupNo| victims.iter().any(|victim| victim.group == loser);
+            let usable = tree.count(|leaf| available(leaf).is_some_and(|loser| loser.is_none_or(goes)));
+            let picked = (usable[0] >= cells).then(|| tree.pick(cells, &usable))?;
+            (picked.shape == best.shape).then_some(picked.leaves)
+        };
+        let cheapest = match losers.len() {
+            0 => None,
+            1..=COMPARED => of_all_sets(&losers, only),
+            _ => by_adding(losers, only),
+        };
+        leaves = cheapest.unwrap_or(leaves);
+    }
     leaves.sort_unstable();
     Some(leaves)
 }
 
+/// Free leaves of a view, and the groups that could lose some.
+fn losers(
+    topology: &Topology,
+    view: CellNo,
+    available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
+    loss: impl Fn(GroupNo) -> Loss,
+) -> (u32, Vec<Loser>) {
+    let (mut free, mut losers): (u32, Vec<Loser>) = (0, Vec::new());
+    for loser in topology.leaves_of(view).filter_map(available) {
+        let Some(group) = loser else {
+            free += 1;
+            continue;
+        };
+        match losers.iter_mut().find(|known| known.group == group) {
+            Some(known) => known.leaves += 1,
+            None => losers.push(Loser { loss: loss(group), group, leaves: 1 }),
+        }
+    }
+    (free, losers)
+}
+
+/// Tries every set of victims, the cheapest first.
+fn of_all_sets(losers: &[Loser], only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
+    let members = |set: u32| losers.iter().enumerate().filter(move |(at, _)| set & (1 << at) != 0);
+    let together = |all: Loss, one: Loss| (all.0.max(one.0), all.1.saturating_add(one.1), all.2 + one.2);
+    let mut sets: Vec<(Loss, u32)> = (0..1_u32 << losers.len())
+        .map(|set| (members(set).map(|(_, loser)| loser.loss).fold(NO_LOSS, together), set))
+        .collect();
+    sets.sort_unstable();
+    sets.into_iter().find_map(|(_, set)| {
+        let victims: Vec<Loser> = members(set).map(|(_, loser)| *loser).collect();
+        only(&victims)
+    })
+}
+
+/// Adds the cheapest victims until they are enough, then keeps those that prove unnecessary, the dearest first.
+fn by_adding(mut losers: Vec<Loser>, only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
+    losers.sort_unstable();
+    let enough = (0..=losers.len()).find(|number| only(&losers[..*number]).is_some())?;
+    let mut victims = losers[..enough].to_vec();
+    for loser in losers[..enough].iter().rev() {
+        let fewer: Vec<Loser> = victims.iter().copied().filter(|victim| victim != loser).collect();
+        if only(&fewer).is_some() {
+            victims = fewer;
+        }
+    }
+    only(&victims)
+}
+
 impl Tree<'_> {
-    fn fill(&mut self, available: impl Fn(LeafNo) -> Option<u32>) {
-        let mut had = vec![0_u32; self.units.len()];
-        for offset in (0..self.units.len()).rev() {
+    /// Units whose leaves are all available, at or below each cell.
+    fn count(&self, available: impl Fn(LeafNo) -> bool) -> Vec<u32> {
+        let size = self.topology.cell(self.view).size as usize;
+        let (mut had, mut units) = (vec![0_u32; size], vec![0_u32; size]);
+        for offset in (0..size).rev() {
             let cell = self.topology.cell(self.number(offset));
-            if cell.level == 1
-                && let Some(cost) = available(cell.first_leaf)
-            {
-                had[offset] = 1;
-                self.cost[offset] = cost;
+            if cell.level == 1 {
+                had[offset] = u32::from(available(cell.first_leaf));
             }
             if cell.level == self.unit {
-                self.units[offset] = u32::from(cell.whole && had[offset] == cell.leaves);
+                units[offset] = u32::from(cell.whole && had[offset] == cell.leaves);
             }
             if offset > 0
                 && let Some(parent) = cell.parent
             {
                 let parent = (parent.0 - self.view.0) as usize;
                 had[parent] += had[offset];
-                self.cost[parent] += self.cost[offset];
                 if cell.level >= self.unit {
-                    self.units[parent] += self.units[offset];
+                    units[parent] += units[offset];
                 }
             }
         }
+        units
     }
 
     fn number(&self, offset: usize) -> CellNo {
@@ -73,40 +165,48 @@ impl Tree<'_> {
         children.iter().map(|child| (child.0 - self.view.0) as usize)
     }
 
+    /// Picks out of the units that may be used, in the order of what is available.
+    fn pick(&self, cells: u32, usable: &[u32]) -> Picked {
+        let mut picked = Picked::default();
+        self.collect(0, cells, usable, &mut picked);
+        picked
+    }
+
     /// The lowest level of a cell at or below this one with so many units.
-    fn lowest(&self, offset: usize, cells: u32) -> Level {
+    fn lowest(&self, offset: usize, cells: u32, usable: &[u32]) -> Level {
         if self.level(offset) == self.unit {
             return self.unit;
         }
         self.children(offset)
-            .filter(|child| self.units[*child] >= cells)
-            .map(|child| self.lowest(child, cells))
+            .filter(|child| usable[*child] >= cells)
+            .map(|child| self.lowest(child, cells, usable))
             .min()
             .unwrap_or(self.level(offset))
     }
 
-    fn collect(&self, offset: usize, cells: u32, leaves: &mut Vec<LeafNo>) {
+    fn collect(&self, offset: usize, cells: u32, usable: &[u32], picked: &mut Picked) {
         if self.level(offset) == self.unit {
-            leaves.extend(self.topology.leaves_of(self.number(offset)));
+            picked.leaves.extend(self.topology.leaves_of(self.number(offset)));
             return;
         }
-        let order = |child: &usize| (self.units[*child], self.cost[*child], *child);
-        let enough = self.children(offset).filter(|child| self.units[*child] >= cells);
-        let best = enough.min_by_key(|child| (self.lowest(*child, cells), order(child)));
-        if let Some(child) = best {
-            self.collect(child, cells, leaves);
+        let enough = self.children(offset).filter(|child| usable[*child] >= cells);
+        let best = enough.map(|child| (self.lowest(child, cells, usable), self.units[child], child)).min();
+        if let Some((level, units, child)) = best {
+            picked.shape.push((level, units));
+            self.collect(child, cells, usable, picked);
             return;
         }
         // It takes several children: the fullest first, so that free leaves stay together.
-        let mut children: Vec<usize> = self.children(offset).filter(|child| self.units[*child] > 0).collect();
-        children.sort_by_key(order);
+        let mut children: Vec<usize> = self.children(offset).filter(|child| usable[*child] > 0).collect();
+        children.sort_by_key(|child| (self.units[*child], std::cmp::Reverse(usable[*child]), *child));
         let mut wanted = cells;
         for child in children {
-            let taken = wanted.min(self.units[child]);
+            let taken = wanted.min(usable[child]);
             if taken == 0 {
                 break;
             }
-            self.collect(child, taken, leaves);
+            picked.shape.extend([(self.level(offset), self.units[child]), (0, taken)]);
+            self.collect(child, taken, usable, picked);
             wanted -= taken;
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Choice, Region, Search, pick::pick};
+use super::{Choice, Region, Search, pick::Loss};
 use crate::{
     group::GroupState,
     leaf::Holder,
@@ -11,15 +11,12 @@ use crate::{
     topology::{CellNo, GroupNo, LeafNo, SlotNo},
 };
 
-/// Highest priority among the victims, work lost, victims.
-type Cost = (i16, i64, usize);
-
 impl Search<'_> {
-    /// Whether a leaf is available, by preemption if necessary; 1 if a group loses it.
-    pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<u32> {
+    /// Whether a leaf is available, by preemption if necessary; the group that loses it.
+    pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<Option<GroupNo>> {
         match self.state.leaf(leaf).holder() {
-            None => Some(0),
-            Some(holder) => (self.guaranteed() && self.may_preempt(holder)).then_some(1),
+            None => Some(None),
+            Some(holder) => (self.guaranteed() && self.may_preempt(holder)).then_some(Some(holder.group)),
         }
     }
 
@@ -33,7 +30,7 @@ impl Search<'_> {
             return;
         }
         let taken = self.displaced(0);
-        let mut ranked: Vec<(Cost, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
+        let mut ranked: Vec<(Loss, u32, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
         for (view, slot) in self.preemptible_views(region, need) {
             if !self.filter.usable(self.state, self.topology.node_of(view)) {
                 continue;
@@ -42,11 +39,12 @@ impl Search<'_> {
                 if self.move_aside(slot, &victims) {
                     (cost.1, cost.2) = (0, 0);
                 }
-                ranked.push((cost, slot, view, victims));
+                // Opportunistic groups on it would go as well.
+                ranked.push((cost, self.state.counts(view).opportunistic, slot, view, victims));
             }
         }
         ranked.sort_unstable();
-        let choices = ranked.into_iter().filter_map(|(_, slot, view, victims)| {
+        let choices = ranked.into_iter().filter_map(|(_, _, slot, view, victims)| {
             let leaves = self.pick_from(view, need, &victims)?;
             Some(Choice { slot: Some(slot), bind: None, leaves })
         });
@@ -70,7 +68,7 @@ impl Search<'_> {
     }
 
     /// The cheapest victims that free enough leaves in a view; none if no victims do.
-    fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Cost, Vec<GroupNo>)> {
+    fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Loss, Vec<GroupNo>)> {
         let mut room = 0;
         let mut groups: Vec<(GroupNo, i16, u32)> = Vec::new();
         for leaf in self.topology.leaves_of(view) {
@@ -137,7 +135,7 @@ impl Search<'_> {
 
     /// Picks leaves of a view, without those of guaranteed groups that are not victims.
     fn pick_from(&self, view: CellNo, need: &Need, victims: &[GroupNo]) -> Option<Vec<LeafNo>> {
-        pick(self.topology, view, need.cells, need.level, |leaf| match self.state.leaf(leaf).holder() {
+        self.pick_of(view, need, |leaf| match self.state.leaf(leaf).holder() {
             Some(holder) if holder.guaranteed() && !victims.contains(&holder.group) => None,
             _ => self.preemptible(leaf),
         })

@@ -18,9 +18,9 @@ struct Candidate {
     bind: Option<CellNo>,
 }
 
-/// Cells that can be used as a whole, smaller cells, fuller cells, fewer evictions, promises in use, the VC's order of
-/// promises, the order of the file.
-type Rank = (bool, Level, u64, u32, bool, Option<SlotNo>, CellNo);
+/// Cells that can be used as a whole, smaller promises, smaller cells, fuller cells, fewer evictions, promises in use,
+/// the VC's order of promises, the order of the file.
+type Rank = (bool, Level, Level, u64, u32, bool, Option<SlotNo>, CellNo);
 
 impl Search<'_> {
     pub(super) fn place_within(&mut self, region: Region, level: Level, need: &GroupNeed) -> bool {
@@ -98,17 +98,9 @@ impl Search<'_> {
             self.add_candidate(Candidate { cell, slot, bind: None }, leaves, into);
             return;
         }
-        for inner in self.cells_in(cell, level) {
+        for inner in self.topology.cells_in(cell, level) {
             self.add_candidate(Candidate { cell: *inner, slot, bind: None }, leaves, into);
         }
-    }
-
-    fn cells_in(&self, cell: CellNo, level: Level) -> &[CellNo] {
-        let cells = &self.topology.chain(self.chain).level(level).cells;
-        let end = CellNo(cell.0 + self.topology.cell(cell).size);
-        let first = cells.partition_point(|other| *other < cell);
-        let after = cells.partition_point(|other| *other < end);
-        &cells[first..after]
     }
 
     fn add_promised(&self, level: Level, leaves: u64, into: &mut Vec<(Rank, Candidate)>) {
@@ -128,7 +120,8 @@ impl Search<'_> {
             if let Some(slot) = self.unbound(promised)
                 && let Some(cell) = self.fresh(promised)
             {
-                let inner = if promised <= level { vec![cell] } else { self.cells_in(cell, level).to_vec() };
+                let inner =
+                    if promised <= level { vec![cell] } else { self.topology.cells_in(cell, level).to_vec() };
                 for inner in inner {
                     self.add_candidate(
                         Candidate { cell: inner, slot: Some(slot), bind: Some(cell) },
@@ -160,6 +153,10 @@ impl Search<'_> {
             (u32::MAX - counts.opportunistic, counts.guaranteed)
         };
         let fresh = candidate.bind.is_some();
-        into.push(((unusable, level, u64::from(fuller), fewer, fresh, candidate.slot, cell), candidate));
+        let promised = candidate.slot.map_or(0, |slot| self.topology.slot(slot).level);
+        into.push((
+            (unusable, promised, level, u64::from(fuller), fewer, fresh, candidate.slot, cell),
+            candidate,
+        ));
     }
 }

@@ -7,7 +7,7 @@
 //! cell exists but is bad or not suggested (HiveD's safe relaxed buddy allocation).
 
 use super::{Pool, State, Undo};
-use crate::topology::{CellNo, ChainNo, Level, SlotNo, Topology};
+use crate::topology::{CellNo, ChainNo, ClusterNo, Level, SlotNo, Topology};
 
 impl State {
     /// By level (index 0 is level 1): cells that are free and needed by no promise.
@@ -34,22 +34,46 @@ impl State {
             let above = sums.get(position + 1).map_or(0, |(all, _)| all * children);
             sums[position].0 = above + self.blocks[chain.at()][position].len() as u64;
         }
-        for blocks in &self.blocks[chain.at()] {
-            for key in blocks.iter().filter(|key| key.1 > 0) {
-                self.count_bad(topology, key.3, &mut sums);
-            }
+        for (sum, bad) in sums.iter_mut().zip(self.bad_obtainable(topology, chain, 0)) {
+            sum.1 = bad;
         }
         sums
     }
 
-    fn count_bad(&self, topology: &Topology, cell: CellNo, sums: &mut [(u64, u64)]) {
-        let mut open = vec![cell];
+    /// By level, for those above a level: free cells and parts of free cells that have a bad node.
+    fn bad_obtainable(&self, topology: &Topology, chain: ChainNo, above: Level) -> Vec<u64> {
+        let levels = &topology.chain(chain).levels;
+        let mut bad = vec![0; levels.len()];
+        let clusters = &topology.chain(chain).clusters;
+        let blocks = (above + 1..=topology.chain(chain).top())
+            .flat_map(|level| clusters.iter().flat_map(move |cluster| self.damaged(chain, level, *cluster)));
+        let mut open: Vec<CellNo> = blocks.collect();
         while let Some(cell) = open.pop() {
-            if self.bad_nodes(topology, cell) > 0 {
-                sums[usize::from(topology.cell(cell).level) - 1].1 += 1;
+            let level = topology.cell(cell).level;
+            if level > above && self.bad_nodes(topology, cell) > 0 {
+                bad[usize::from(level) - 1] += 1;
                 open.extend(&topology.cell(cell).children);
             }
         }
+        bad
+    }
+
+    /// Free cells of a level and cluster that have a bad node, those with fewest first.
+    pub(crate) fn damaged(
+        &self,
+        chain: ChainNo,
+        level: Level,
+        cluster: ClusterNo,
+    ) -> impl Iterator<Item = CellNo> + '_ {
+        let (first, after) = ((cluster, 1, 0, CellNo(0)), (ClusterNo(cluster.0 + 1), 0, 0, CellNo(0)));
+        self.blocks(chain, level).range(first..after).map(|key| key.3)
+    }
+
+    /// By level, right for those above a level: as [`State::left`], of cells without a bad node. Where it is negative,
+    /// some promise cannot get a good cell.
+    pub(crate) fn good_left(&self, topology: &Topology, chain: ChainNo, above: Level) -> Vec<i64> {
+        let bad = self.bad_obtainable(topology, chain, above);
+        self.left(topology, chain).into_iter().zip(bad).map(|(left, bad)| left - bad as i64).collect()
     }
 
     /// Whether a promise of `level` may be split off a free cell of `block_level` without breaking another promise.

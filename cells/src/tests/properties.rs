@@ -46,3 +46,9 @@ fn a_leaf_given_twice_is_found() {
     let (seed, broken) = first_broken(Fault::LeafGivenTwice, 0..2_000).expect("a broken law");
     assert!(broken.contains("does not have it") || broken.contains("which says"), "seed {seed}: {broken}");
 }
+
+#[test]
+fn a_bad_node_that_could_hide_is_found() {
+    let (seed, broken) = first_broken(Fault::BadNodeShown, 0..2_000).expect("a broken law");
+    assert!(broken.contains("takes the last good cell"), "seed {seed}: {broken}");
+}

@@ -163,9 +163,10 @@ fn within_a_cell_the_cheapest_group_is_preempted() {
 fn a_type_that_there_is_not_is_refused() {
     let mut play = one();
     for (root, field) in [
-        (within(members(1, 1, ""), "ROW"), "cellType: found ROW"),
+        (within(members(1, 1, ""), "ROW"), "withinOneCell: found ROW"),
         (members(1, 1, "H100"), "cellType: found H100"),
         (members(1, 0, ""), "leafCellNumber: found 0"),
+        (members(1, 0, "V100-SWITCH"), "cellNumber: found 0"),
         (members(0, 1, ""), "podNumber: found 0"),
         (PodGroup::default(), "found no pods"),
     ] {

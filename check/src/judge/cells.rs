@@ -112,7 +112,9 @@ impl Asked {
         Some(Self {
             vc: word(names::VIRTUAL_CLUSTER_LABEL)?,
             class: class(job)?,
-            pods: live.filter_map(|c| usize::try_from(c["replicas"].as_i64()?).ok()).sum(),
+            pods: live
+                .filter_map(|c| usize::try_from(c["replicas"].as_i64()?).ok())
+                .fold(0, usize::saturating_add),
             cells: usize::try_from(cells).ok().filter(|cells| *cells > 0)?,
             pin: word(names::PINNED_CELL_ANNOTATION),
             leaf_type: word(names::LEAF_CELL_TYPE_ANNOTATION),

@@ -146,7 +146,8 @@ async fn get(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
             jobs::tasks_of_counts(&run)
         }
     };
-    let detail = jobs::detail(&run, tasks);
+    let mut detail = jobs::detail(&run, tasks);
+    jobs::add_tasks(&hub.server, &run, &mut detail).await;
     match output::data(args.shown.output.as_ref(), &detail, ("job/", "{.name}"))? {
         Some(text) => answer.text = text,
         None => {

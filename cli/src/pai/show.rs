@@ -241,7 +241,7 @@ mod tests {
         Solution:        Look into the task's log for the cause; Wait for the next try
 
         ROLE    TASK   STATE     NODE   IP         EXIT   PHRASE
-        train   0      STOPPED   -      -          -      -
+        train   0      STOPPED   -      -          -220   FrameworkAttemptCompletion
         train   1      FAILED    n1     10.0.0.7   255    PAIRuntimeUnknownFailed
         ");
     }

@@ -5,7 +5,11 @@ use anyhow::bail;
 use fleet_api::{
     QueueUnit, ResourceBinding, VirtualCluster, cells::class::class_name, names::VIRTUAL_CLUSTER_LABEL,
 };
-use fleet_openpai::cells::{self, Picture, Standing, job_of, tree};
+use fleet_openpai::cells::{
+    self, Picture, Standing, job_of, tree,
+    waiting::{WaitingPod, waiting_pods},
+};
+use fleet_policies::workload::WorkloadKind;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -36,6 +40,8 @@ pub struct Explanation {
     pub reason: Option<String>,
     pub message: Option<String>,
     pub cells: Vec<PodCells>,
+    /// Pods that wait while others of the job run.
+    pub waiting: Vec<WaitingPod>,
     /// Jobs that have cells of its virtual cluster, or of which it borrows.
     pub others: Vec<tree::Occupant>,
     pub promised: Option<fleet_api::cells::VirtualClusterStatus>,
@@ -80,17 +86,26 @@ pub async fn run(hub: &Hub, args: &VcExplainArgs) -> anyhow::Result<Answer> {
         unit.namespace().as_deref() == Some(namespace.as_str()) && of.name == binding.name_any()
     };
     let unit = units.iter().find(is_its);
-    let labels = labels(hub, binding).await?;
-    let picture = standing.picture(Timestamp::now())?;
-    let told = tell(binding, unit, &labels, picture.as_ref(), &vcs);
+    let object = object(hub, binding).await?;
+    let now = Timestamp::now();
+    let picture = standing.picture(now)?;
+    let mut told = tell(binding, unit, &object["metadata"]["labels"], picture.as_ref(), &vcs);
+    if let Some(picture) = &picture
+        && binding.status.as_ref().is_none_or(|status| status.result.is_none())
+    {
+        let resource = &binding.spec.resource;
+        let kind = WorkloadKind::of(&resource.api_version, &resource.kind);
+        let held = told.cells.iter().filter(|pod| !pod.node.is_empty()).map(|pod| pod.pod.clone()).collect();
+        told.waiting = waiting_pods(picture, kind, &object, &held, now);
+    }
     if let Some(text) = output::data(args.shown.output.as_ref(), &json!(told), ("", ".job"))? {
         return Ok(Answer::text(text));
     }
     Ok(Answer::people(print(&told)))
 }
 
-/// Labels of the job, which name its virtual cluster and class.
-async fn labels(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
+/// The job. Its labels name its virtual cluster and class.
+async fn object(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
     let resource = &binding.spec.resource;
     let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
     let kinds = discovery::kinds(&hub.server).await?;
@@ -99,7 +114,7 @@ async fn labels(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
     };
     let Some(kind) = kinds.iter().find(is_its) else { return Ok(Value::Null) };
     match hub.server.object(&format!("{}/{}", kind.path(Some(&resource.namespace)), resource.name)).await {
-        Ok(mut object) => Ok(object["metadata"]["labels"].take()),
+        Ok(object) => Ok(object),
         Err(error) if error.is_not_found() => Ok(Value::Null),
         Err(error) => Err(error.into()),
     }
@@ -154,6 +169,7 @@ pub fn tell(
         reason: unit.and_then(|unit| unit.reason.clone()).or(scheduled.map(|told| told.reason.clone())),
         message: unit.and_then(|unit| unit.message.clone()).or(scheduled.map(|told| told.message.clone())),
         cells: pods.collect(),
+        waiting: Vec::new(),
         others,
         promised: vcs.iter().find(|vc| vc.spec.name == virtual_cluster).and_then(|vc| vc.status.clone()),
         virtual_cluster,
@@ -200,6 +216,9 @@ pub fn print(told: &Explanation) -> String {
             table.row([pod.pod.as_str(), &pod.node, &devices.join(","), promised]);
         }
         text.push_str(&format!("\n{}", table.print()));
+    }
+    for pod in &told.waiting {
+        text.push_str(&format!("\n{} waits: {}: {}\n", pod.pod, pod.reason, pod.message));
     }
     if !told.others.is_empty() {
         let others: Vec<String> = told.others.iter().map(show::occupant).collect();

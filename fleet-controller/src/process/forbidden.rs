@@ -14,7 +14,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 impl Process {
     /// Reports a missing right: in the log for the administrator, and as an event for the job's owner.
-    /// Returns the lane's back-off. A full quota or a terminating namespace also answers with 403.
+    /// Returns the lane's back-off. A full quota also answers with 403; a terminating namespace is told apart.
     pub(super) fn tell_forbidden(&mut self, lane: &Lane, message: &str) -> Duration {
         let failures = self.failures.entry(lane.clone()).or_insert(0);
         *failures += 1;

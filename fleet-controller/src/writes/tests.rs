@@ -68,6 +68,18 @@ async fn a_busy_server_that_never_heard_of_the_write_did_nothing() {
     assert_eq!(asked.lock().expect("unpoisoned").len(), 1);
 }
 
+/// A job's namespace is deleted while the job runs: nobody has to grant anything.
+#[tokio::test]
+async fn a_terminating_namespace_is_no_missing_right() {
+    let forbidden = |reason: &str| {
+        let details = json!({"causes": [{"reason": reason, "message": "m", "field": "metadata.namespace"}]});
+        let status = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "m", "details": details});
+        classify(kube::Error::Api(Box::new(serde_json::from_value(status).expect("a status"))), false)
+    };
+    assert!(matches!(forbidden("NamespaceTerminating"), Refused::Absent));
+    assert!(matches!(forbidden("Other"), Refused::Forbidden(_)));
+}
+
 /// The second copy was turned away; the first one had taken effect.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_says_nothing_of_the_copy_before() {

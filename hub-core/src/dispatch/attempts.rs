@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Work, binding::Attempt, policy::PurgeMode as WirePurge};
-use fleet_policies::{reason::Reason, spec::PurgeMode};
+use fleet_policies::{reason::Reason, spec::PurgeMode, state_preservation};
 pub use fleet_runs::Avoid;
 pub(super) use fleet_runs::purge::Stay;
 use fleet_runs::{Attempt as RunAttempt, Eviction};
@@ -17,8 +17,7 @@ use crate::{
     events,
     intents::Intents,
     options::Options,
-    restore,
-    status::rfc3339,
+    status::{cut, rfc3339},
     world::{Key, World},
 };
 
@@ -95,6 +94,7 @@ pub(super) fn note(
         all.remove(oldest);
     }
     let run = entry.object.status.as_ref().and_then(|status| status.run.as_ref());
+    let state = state_preservation::read(entry.failover.as_ref(), over.reason, status);
     all.push(Attempt {
         cluster: target.name.clone(),
         epoch: spec.epoch,
@@ -107,7 +107,7 @@ pub(super) fn note(
             PurgeMode::Gracefully => Some(WirePurge::Gracefully),
             PurgeMode::Never => Some(WirePurge::Never),
         },
-        preserved_state: restore::read(entry, over.reason, status),
+        preserved_state: state.into_iter().map(|(alias, value)| (alias, cut(&value).to_string())).collect(),
     });
     desired["attempts"] = json!(all);
     patch_binding_status(entry, known, &desired, step);

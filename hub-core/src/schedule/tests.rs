@@ -226,15 +226,19 @@ fn overrides_that_cannot_be_sent_reserve_nothing() {
         ),
         ("ConfigMap", set("/data/zz", large), "allowed: 1200000 in total"),
         ("ConfigMap", json!({"path": "/data/none/none", "operator": "remove"}), "a path whose parent exists"),
+        (
+            "Secret",
+            set("/type", json!("kubernetes.io/service-account-token")),
+            "which is a credential of an API server",
+        ),
     ] {
         let mut stage = Stage::new();
-        let map = kinds::dependencies().into_iter().find(|kind| kind.kind == "ConfigMap").expect("a kind");
-        stage.observe(Observation::Object(
-            map,
-            Change::Apply(read(json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
-            "metadata": {"namespace": "default", "name": "c", "uid": "c"}}))),
-        ));
+        for of in ["ConfigMap", "Secret"] {
+            let of_kind = kinds::dependencies().into_iter().find(|kind| kind.kind == of).expect("a kind");
+            let object = json!({"apiVersion": "v1", "kind": of, "data": {"k": "v"},
+                "metadata": {"namespace": "default", "name": "c", "uid": of}});
+            stage.observe(Observation::Object(of_kind, Change::Apply(read(object))));
+        }
         let version = if kind == "Job" { "batch/v1" } else { "v1" };
         stage.observe(Observation::Override(Change::Apply(read(json!({
             "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
@@ -243,7 +247,7 @@ fn overrides_that_cannot_be_sent_reserve_nothing() {
                 "overrideRules": [{"overriders": {"plaintext": [set]}}]}})))));
         let mut job = job("first");
         job["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
-            json!([{"configMapRef": {"name": "c"}}]);
+            json!([{"configMapRef": {"name": "c"}}, {"secretRef": {"name": "c"}}]);
         stage.submit_as("first", job);
         let mut bound = stage.world.bindings[&key("first")].object.clone();
         bound.spec.propagate_deps = Some(true);
@@ -251,6 +255,40 @@ fn overrides_that_cannot_be_sent_reserve_nothing() {
         stage.look("first");
         assert!(stage.pass().is_empty(), "{says}");
         assert!(stage.waiting("first").contains(says), "{says}: {:.600}", stage.waiting("first"));
+    }
+}
+
+/// A credential of the hub is sent to no member; pods start without what is optional.
+#[test]
+fn tokens_of_the_hub_are_sent_to_no_member() {
+    let secret = kinds::dependencies().into_iter().find(|kind| kind.kind == "Secret").expect("a kind");
+    for optional in [false, true] {
+        let mut stage = Stage::new();
+        stage.observe(Observation::Object(
+            secret.clone(),
+            Change::Apply(read(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "data": {"token": "aHVi"},
+            "metadata": {"namespace": "default", "name": "tok1", "uid": "s"}}))),
+        ));
+        let mut job = job("first");
+        job["spec"]["template"]["spec"]["volumes"] =
+            json!([{"name": "t", "secret": {"secretName": "tok1", "optional": optional}}]);
+        stage.submit_as("first", job);
+        let mut bound = stage.world.bindings[&key("first")].object.clone();
+        bound.spec.propagate_deps = Some(true);
+        stage.observe(Observation::Binding(Change::Apply(bound)));
+        stage.look("first");
+        assert_eq!(stage.pass().is_empty(), !optional, "{}", stage.waiting("first"));
+        if !optional {
+            let told = stage.waiting("first");
+            assert!(told.starts_with("InvalidWorkload: Secret tok1: type: found kubernetes.io/"), "{told}");
+        }
+        let entry = &stage.world.bindings[&key("first")];
+        let object = stage.world.bound_object(entry).expect("its job");
+        let built = crate::manifests::build(&stage.world, entry, object, "m", 0, None).expect("a Work");
+        assert_eq!((built.manifests.len(), built.withheld.len()), (1, usize::from(!optional)));
+        assert!(!json!(built.manifests).to_string().contains("aHVi"));
     }
 }
 

@@ -14,7 +14,7 @@ use fleet_api::names::{COMPONENT_LABEL, RESERVATION_ANNOTATION};
 
 use fleet_agent_ground::Object;
 
-use super::{Plan, Pods, count, pod, rfc3339, status, time_left};
+use super::{Plan, Pods, count, limits, pod, rfc3339, status, time_left};
 
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
 /// Name of the only component of a batch Job in bindings and reservations.
@@ -63,7 +63,7 @@ pub(crate) fn plan(resource: &ApiResource, job: &Object, pods: &Pods, now: Times
     if let Some(left) = late.filter(|left| !left.is_zero()) {
         plan.look_again_in(left);
     }
-    if view.failed + view.container_restarts > limit {
+    if view.failed.saturating_add(view.container_restarts) > limit {
         let message = "Job has reached the specified backoff limit";
         fail(&mut plan, &mut status, pods, "BackoffLimitExceeded", message, now);
     } else if late == Some(Duration::ZERO) {
@@ -132,7 +132,7 @@ impl<'a> View<'a> {
             } else {
                 view.active += 1;
                 view.ready += i64::from(pod.is_ready());
-                view.container_restarts += pod.container_restarts();
+                view.container_restarts = view.container_restarts.saturating_add(pod.container_restarts());
             }
         }
         if indexed {
@@ -155,12 +155,12 @@ impl<'a> View<'a> {
     /// once.
     fn fill(&self, plan: &mut Plan, resource: &ApiResource) {
         let wanted = match self.completions {
-            Some(completions) => self.parallelism.min(completions - self.succeeded),
+            Some(completions) => self.parallelism.min(completions.saturating_sub(self.succeeded)),
             None if self.succeeded > 0 => 0,
             None => self.parallelism,
         };
         if self.active > wanted {
-            let surplus = usize::try_from(self.active - wanted).unwrap_or(usize::MAX);
+            let surplus = usize::try_from(self.active.saturating_sub(wanted)).unwrap_or(usize::MAX);
             // Pods with the highest names are deleted; a job without `completions` lets its pods end.
             if self.completions.is_some() || self.succeeded == 0 {
                 let mut names: Vec<&str> = active(self.pods).collect();
@@ -169,19 +169,27 @@ impl<'a> View<'a> {
             }
             return;
         }
-        let mut missing = (wanted - self.active - self.terminating).max(0);
+        // Pods that have ended stay, so the job has as many in the end as it completes.
+        let field = if self.completions.is_some() { "spec.completions" } else { "spec.parallelism" };
+        let too_many = limits::too_many(field, self.completions.unwrap_or(self.parallelism), false);
+        if too_many.is_some() {
+            plan.refuse(too_many);
+            return;
+        }
+        let mut missing = wanted.saturating_sub(self.active).saturating_sub(self.terminating).max(0);
         if self.indexed {
+            let numbered =
+                self.pods.values().filter_map(|pod| Some((index_of(self.job, pod.name())?, &**pod)));
+            let known = limits::by_index(numbered);
             for index in 0..self.completions.unwrap_or(0) {
-                if missing == 0 {
+                if missing == 0 || plan.create.is_full() {
                     break;
                 }
                 if self.done.contains(&index) {
                     continue;
                 }
                 let base = format!("{}-{index}", self.job.name());
-                let mine = |name: &str| index_of(self.job, name) == Some(index);
-                let attempts = self.pods.keys().filter(|name| mine(name)).count();
-                let runs = self.pods.values().any(|pod| mine(pod.name()) && !pod.is_ended());
+                let (attempts, runs) = known.get(&index).copied().unwrap_or_default();
                 if runs {
                     continue;
                 }
@@ -192,7 +200,7 @@ impl<'a> View<'a> {
             return;
         }
         let mut number = 0;
-        while missing > 0 {
+        while missing > 0 && !plan.create.is_full() {
             let name = format!("{}-{number}", self.job.name());
             if !self.pods.contains_key(&name) {
                 plan.create.push(self.make_pod(resource, &name, None));
@@ -287,11 +295,11 @@ fn ranges(indexes: &BTreeSet<i64>) -> String {
     let mut parts: Vec<(i64, i64)> = Vec::new();
     for &index in indexes {
         match parts.last_mut() {
-            Some((_, last)) if *last + 1 == index => *last = index,
+            Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
             _ => parts.push((index, index)),
         }
     }
-    let text = parts.iter().map(|(first, last)| match last - first {
+    let text = parts.iter().map(|(first, last)| match last.saturating_sub(*first) {
         0 => first.to_string(),
         1 => format!("{first},{last}"),
         _ => format!("{first}-{last}"),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use fleet_agent_ground::Object;
 
-use super::{Plan, Pods, count, pod};
+use super::{Plan, Pods, count, limits, pod};
 
 const HASH_LABEL: &str = "pod-template-hash";
 /// Letters of generated names, as in Kubernetes: without vowels, to avoid words.
@@ -36,7 +36,7 @@ pub(crate) fn plan_deployment(
     let template = &deployment.spec["template"];
     let hash = text_of(hash(template.to_string().as_bytes()), 10);
     let name = format!("{}-{hash}", deployment.name());
-    let number = |set: &Object, field: &str| set.status[field].as_i64().unwrap_or(0);
+    let number = |set: &Object, field: &str| count(&set.status[field], 0);
     let mut updated = None;
     for set in replica_sets {
         if set.name() == name {
@@ -59,7 +59,7 @@ pub(crate) fn plan_deployment(
             plan.delete.push(set.name().to_owned());
         }
     }
-    let sum = |field: &str| replica_sets.iter().map(|set| number(set, field)).sum::<i64>();
+    let sum = |field: &str| fleet_resources::sum(replica_sets.iter().map(|set| number(set, field)));
     let (replicas, ready, available) = (sum("replicas"), sum("readyReplicas"), sum("availableReplicas"));
     let mut status = deployment.status.clone();
     if !status.is_object() {
@@ -101,7 +101,9 @@ pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods
         plan.delete_all(pods);
         return plan;
     }
-    let wanted = usize::try_from(count(&set.spec["replicas"], 1)).unwrap_or(0);
+    let asked = count(&set.spec["replicas"], 1);
+    let too_many = limits::too_many("spec.replicas", asked, false);
+    let wanted = usize::try_from(asked).unwrap_or(usize::MAX);
     let mut alive: Vec<_> = pods.values().filter(|pod| !pod.is_deleting() && !pod.is_ended()).collect();
     // Ended pods are replaced by new ones.
     plan.delete
@@ -111,7 +113,8 @@ pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods
         plan.delete.extend(alive.iter().skip(wanted).map(|pod| pod.name().to_owned()));
     }
     let mut number: u64 = 0;
-    for _ in alive.len()..wanted {
+    let mut missing = if too_many.is_some() { 0 } else { wanted.saturating_sub(alive.len()) };
+    while missing > 0 && !plan.create.is_full() {
         let name = loop {
             let name =
                 format!("{}-{}", set.name(), text_of(hash(format!("{}{number}", set.uid()).as_bytes()), 5));
@@ -121,7 +124,9 @@ pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods
             }
         };
         plan.create.push(pod::from_template(set, resource, &name, &set.spec["template"]));
+        missing -= 1;
     }
+    plan.refuse(too_many);
     let mut status = set.status.clone();
     if !status.is_object() {
         status = json!({});

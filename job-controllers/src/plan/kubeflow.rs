@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use fleet_agent_ground::{Object, Pod};
 
 use super::{
-    Plan, Pods, RESTARTS_ANNOTATION, count, mpi, pod, pytorch,
+    Plan, Pods, RESTARTS_ANNOTATION, count, limits, mpi, pod, pytorch,
     replicas::{Framework, Progress, REPLICA_INDEX_LABEL, Restart, Role, Tally, View},
     rfc3339, status, tensorflow, time_left,
 };
@@ -39,7 +39,8 @@ pub(crate) fn plan(
     if policy["managedBy"].as_str().is_some_and(|manager| manager != framework.manager()) {
         return plan;
     }
-    let roles = roles(framework, job);
+    let mut roles = roles(framework, job);
+    let too_many = bound(framework, &mut roles);
     let tallies: Vec<Tally> = roles.iter().map(|role| tally(job, role, pods)).collect();
     let view = View { job, roles: &roles, tallies: &tallies, pods };
     plan.support = support(framework, resource, &view);
@@ -91,6 +92,9 @@ pub(crate) fn plan(
             plan.look_again_in(left);
         }
         let filled = fill(framework, resource, &mut plan, &view, &says, &mut status);
+        if filled != Filled::Failed {
+            plan.refuse(too_many);
+        }
         // A job whose pods are being replaced has state Restarting until they are.
         if progress == Progress::Running && filled == Filled::Whole {
             says.set(&mut status, "Running", true, "Running", "running");
@@ -125,6 +129,7 @@ fn fill(
         for index in 0..role.replicas {
             let name = role.pod_name(job, index);
             match view.pods.get(&name) {
+                None if plan.create.is_full() => {}
                 None => plan.create.push(make_pod(framework, resource, view, role, index, total)),
                 Some(pod) if pod.is_failed() && !pod.is_deleting() => {
                     if !is_retryable(role.restart, pod) {
@@ -147,9 +152,10 @@ fn fill(
             wanted.insert(name);
         }
     }
-    let in_place: i64 = view.pods.values().filter(|p| p.is_running()).map(|p| p.container_restarts()).sum();
+    let running = view.pods.values().filter(|p| p.is_running());
+    let in_place = fleet_resources::sum(running.map(|p| p.container_restarts()));
     let limit = job.spec["runPolicy"]["backoffLimit"].as_i64();
-    let counted = failures.count + limit.map_or(0, |_| in_place);
+    let counted = failures.count.saturating_add(limit.map_or(0, |_| in_place));
     if counted > limit.unwrap_or(DEFAULT_BACKOFF_LIMIT) {
         let message = format!(
             "{} {} has failed because it has reached the specified backoff limit",
@@ -247,6 +253,19 @@ fn roles(framework: Framework, job: &Object) -> Vec<Role<'_>> {
         .collect()
 }
 
+/// Why a job of this size is not run. Its roles are cut to the limit, so that no loop over them is longer.
+fn bound(framework: Framework, roles: &mut [Role<'_>]) -> Option<String> {
+    let asked = fleet_resources::sum(roles.iter().map(|role| role.replicas));
+    let field = format!("spec.{}", framework.replica_specs_field());
+    let too_many = limits::too_many(&field, asked, framework.lists_hosts());
+    if too_many.is_some() {
+        roles
+            .iter_mut()
+            .for_each(|role| role.replicas = role.replicas.min(limits::most(framework.lists_hosts())));
+    }
+    too_many
+}
+
 fn tally(job: &Object, role: &Role<'_>, pods: &Pods) -> Tally {
     let mut tally = Tally::default();
     for pod in (0..role.replicas).filter_map(|index| pods.get(&role.pod_name(job, index))) {
@@ -306,7 +325,7 @@ fn succeed(says: &Says<'_>, status: &mut Value) {
     for (_, one) in status["replicaStatuses"].as_object_mut().into_iter().flatten() {
         let active = one["active"].as_i64().unwrap_or(0);
         if active > 0 {
-            one["succeeded"] = (one["succeeded"].as_i64().unwrap_or(0) + active).into();
+            one["succeeded"] = one["succeeded"].as_i64().unwrap_or(0).saturating_add(active).into();
         }
         if let Some(fields) = one.as_object_mut() {
             fields.remove("active");
@@ -414,7 +433,7 @@ impl Failures {
 
     fn add(&mut self, pod: &Pod) {
         if !self.counted.contains(pod.uid()) {
-            self.count += 1;
+            self.count = self.count.saturating_add(1);
         }
         self.standing.insert(pod.uid().to_owned());
     }

@@ -6,6 +6,7 @@
 mod batch;
 mod deployment;
 mod kubeflow;
+pub(crate) mod limits;
 mod mpi;
 mod pod;
 mod pytorch;

@@ -46,7 +46,7 @@ pub(super) fn furnish(pod: &mut Value, view: &View<'_>, role: &Role<'_>, index: 
         _ => "auto".to_owned(),
     };
     // `auto`, `cpu` and `gpu` are resolved by torchrun; the operator counts one process then.
-    let world = view.total() * per_node.parse::<i64>().unwrap_or(1);
+    let world = view.total().saturating_mul(per_node.parse::<i64>().unwrap_or(1));
     let (address, port) = leader(view);
     let elastic = &view.job.spec["elasticPolicy"];
     for container in containers_mut(pod) {

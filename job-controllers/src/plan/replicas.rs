@@ -66,6 +66,11 @@ impl Framework {
         }
     }
 
+    /// Each pod, or the launcher, gets the addresses of all.
+    pub fn lists_hosts(self) -> bool {
+        matches!(self, Self::TensorFlow | Self::Mpi)
+    }
+
     pub fn default_clean_pods(self) -> &'static str {
         match self {
             Self::TensorFlow => "Running",
@@ -143,6 +148,6 @@ impl View<'_> {
     }
 
     pub fn total(&self) -> i64 {
-        self.roles.iter().map(|role| role.replicas).sum()
+        fleet_resources::sum(self.roles.iter().map(|role| role.replicas))
     }
 }

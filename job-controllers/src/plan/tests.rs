@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use fleet_agent_ground::{Object, Pod, resource};
 use jiff::Timestamp;
 
-use super::*;
+use super::{limits::BURST, *};
 
 const NOW: &str = "2026-01-01T00:01:00Z";
 
@@ -344,4 +344,106 @@ fn batch_jobs() {
     let pod = &plan_of(&indexed(), &Pods::new()).create[1];
     assert_eq!(pod["spec"]["containers"][0]["env"][0], json!({"name": "JOB_COMPLETION_INDEX", "value": "1"}));
     assert!(pod["metadata"]["annotations"]["fleet.dev/gang"].is_null(), "a gang only by reservation");
+}
+
+/// Pods `0..count` of the names `name` makes, running.
+fn running(count: i64, name: impl Fn(i64) -> String) -> Pods {
+    let lines: Vec<String> = (0..count).map(|number| format!("{} Running", name(number))).collect();
+    pods(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_pass_creates_and_deletes_a_burst_and_the_next_goes_on() {
+    let worker = |number: i64| format!("a-worker-{number}");
+    let torch =
+        |workers: i64| job("PyTorchJob", json!({"pytorchReplicaSpecs": {"Worker": role(workers, "Never")}}));
+    let names = |plan: &Plan| -> Vec<String> {
+        plan.create.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = plan_of(&torch(1100), &Pods::new());
+    assert_eq!((first.create.len(), names(&first)[499].as_str()), (BURST, "a-worker-499"));
+    let second = plan_of(&torch(1100), &running(500, worker));
+    assert_eq!((second.create.len(), names(&second)[0].as_str()), (BURST, "a-worker-500"));
+    assert_eq!(second.status.as_ref().unwrap()["replicaStatuses"]["Worker"]["active"], 500);
+    assert_eq!(plan_of(&torch(1100), &running(1000, worker)).create.len(), 100);
+    let mut fewer = plan_of(&torch(1), &running(1100, worker));
+    fewer.bound_deletions();
+    assert_eq!(fewer.delete.len(), BURST);
+
+    let batch = |spec: Value| {
+        let mut spec = spec;
+        spec["template"] = template();
+        job("Job", spec)
+    };
+    for indexed in ["Indexed", "NonIndexed"] {
+        let of = json!({"parallelism": 1100, "completions": 1100, "completionMode": indexed});
+        let plan = plan_of(&batch(of.clone()), &running(700, |number| format!("a-{number}")));
+        assert_eq!((plan.create.len(), names(&plan)[0].as_str()), (400, "a-700"), "{indexed}");
+        assert_eq!(plan_of(&batch(of), &Pods::new()).create.len(), BURST, "{indexed}");
+    }
+
+    // Templates of half a megabyte: the pods of a pass stay small, and there is always one.
+    let mut large = torch(100);
+    large.spec["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"]["x"] =
+        "x".repeat(500_000).into();
+    assert_eq!(plan_of(&large, &Pods::new()).create.len(), 9);
+    let set = job("ReplicaSet", json!({"replicas": 1100, "template": template()}));
+    let of_set = |pods: &Pods| plan_replica_set(&resource("apps", "v1", "ReplicaSet", ""), &set, pods);
+    assert_eq!(of_set(&Pods::new()).create.len(), BURST);
+    let alive = of_set(&running(1000, |number| format!("a-{number}")));
+    assert_eq!((alive.create.len(), &alive.status.unwrap()["replicas"]), (100, &json!(1000)));
+}
+
+#[test]
+fn a_job_of_more_pods_than_the_limit_gets_none_and_says_so() {
+    let refused = |plan: Plan, expected: &str| {
+        assert!(plan.create.is_empty() && plan.delete.is_empty());
+        assert_eq!(plan.refused.as_deref(), Some(expected));
+    };
+    let pods = running(3, |number| format!("a-worker-{number}"));
+    for replicas in [i64::from(i32::MAX), i64::MAX] {
+        let roles = json!({"Worker": role(replicas, "Never"), "Master": role(replicas, "Never")});
+        let all = replicas.saturating_mul(2);
+        let torch = job("PyTorchJob", json!({"nprocPerNode": "9", "pytorchReplicaSpecs": roles}));
+        let why = format!("field spec.pytorchReplicaSpecs: found {all} pods; allowed: at most 100000 in all");
+        refused(plan_of(&torch, &pods), &why);
+        let lists = "at most 5000 in all, since its pods get a list of the addresses of all";
+        for (kind, field, role_name) in
+            [("TFJob", "tfReplicaSpecs", "PS"), ("MPIJob", "mpiReplicaSpecs", "Launcher")]
+        {
+            let roles = json!({"Worker": role(replicas, "Never"), role_name: role(1, "Never")});
+            let found = replicas.saturating_add(1);
+            let job = job(kind, json!({field: roles, "slotsPerWorker": i64::MAX}));
+            let plan = plan_of(&job, &pods);
+            assert!(plan.support.len() <= 5001, "{}", plan.support.len());
+            refused(plan, &format!("field spec.{field}: found {found} pods; allowed: {lists}"));
+        }
+        let why = format!("found {replicas} pods; allowed: at most 100000 in all");
+        let of = json!({"parallelism": 2, "completions": replicas, "template": template()});
+        refused(plan_of(&job("Job", of), &Pods::new()), &format!("field spec.completions: {why}"));
+        let of = json!({"parallelism": replicas, "template": template()});
+        refused(plan_of(&job("Job", of), &Pods::new()), &format!("field spec.parallelism: {why}"));
+        let set = job("ReplicaSet", json!({"replicas": replicas, "template": template()}));
+        let plan = plan_replica_set(&resource("apps", "v1", "ReplicaSet", ""), &set, &pods);
+        refused(plan, &format!("field spec.replicas: {why}"));
+    }
+}
+
+#[test]
+fn numbers_that_others_wrote_end_no_controller() {
+    let mut job = torch(json!({"backoffLimit": i64::MAX, "ttlSecondsAfterFinished": i64::MIN,
+        "activeDeadlineSeconds": i64::MAX}));
+    job.metadata.annotations =
+        Some([(RESTARTS_ANNOTATION.to_owned(), format!("{} x", i64::MAX))].into_iter().collect());
+    job.spec["nprocPerNode"] = i64::MAX.into();
+    assert_eq!(plan_of(&job, &pods(&["a-worker-0 Failed 1"])).create.len(), 2);
+    let set = |replicas: i64| -> Arc<Object> {
+        let set = json!({"metadata": {"name": format!("s{replicas}"), "uid": "s"}, "spec": {"replicas": replicas},
+            "status": {"replicas": i64::MAX, "readyReplicas": i64::MIN, "availableReplicas": i64::MAX}});
+        Arc::new(serde_json::from_value(set).unwrap())
+    };
+    let deployment = self::job("Deployment", json!({"replicas": i64::MAX, "template": template()}));
+    let resource = resource("apps", "v1", "Deployment", "deployments");
+    let (plan, _) = plan_deployment(&resource, &deployment, &[set(1), set(2)], now());
+    assert_eq!(plan.status.unwrap()["replicas"], i64::MAX);
 }

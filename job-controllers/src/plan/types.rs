@@ -6,6 +6,8 @@ use fleet_agent_ground::{Object, Pod};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::limits::{BURST, Burst};
+
 /// The pods of one job by name.
 pub(crate) type Pods = BTreeMap<String, Arc<Pod>>;
 
@@ -22,8 +24,10 @@ pub(crate) struct Plan {
     pub spec: Option<Value>,
     /// Services, ConfigMaps and other objects that the pods need; created before a pod.
     pub support: Vec<Value>,
-    /// Whole pods (or ReplicaSets) to create.
-    pub create: Vec<Value>,
+    /// Whole pods (or ReplicaSets) to create in this pass.
+    pub create: Burst,
+    /// Why this controller runs no job of this size.
+    pub refused: Option<String>,
     /// Names of pods to delete.
     pub delete: Vec<String>,
     /// Also delete the objects of `support`.
@@ -57,6 +61,19 @@ impl Plan {
     /// Deletes each pod that is not being deleted.
     pub fn delete_all(&mut self, pods: &Pods) {
         self.delete = pods.values().filter(|p| !p.is_deleting()).map(|p| p.name().to_owned()).collect();
+    }
+
+    /// A job that is too large gets no further pods; those that exist stay.
+    pub fn refuse(&mut self, why: Option<String>) {
+        if why.is_some() {
+            self.create.clear();
+            self.refused = why;
+        }
+    }
+
+    /// Leaves the deletions beyond those of one pass to the next.
+    pub fn bound_deletions(&mut self) {
+        self.delete.truncate(BURST);
     }
 
     /// Sets the status if it changed.

@@ -14,6 +14,7 @@ mod spec;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -26,7 +27,7 @@ use fleet_api::{
 };
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use fleet_metrics::{Exposed, Process};
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use member_agent::{AgentMetrics, JobController, Webhook};
 use tokio::{sync::watch, task::JoinSet};
@@ -258,7 +259,7 @@ impl LocalFleet {
         work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
     ) {
         self.tasks.spawn(async move {
-            if let Err(error) = work.await {
+            if let Err(error) = or_panic(work).await {
                 tracing::error!(%name, "{error:#}");
                 report.send_if_modified(|first| {
                     let is_first = first.is_none();
@@ -327,6 +328,18 @@ impl LocalFleet {
             tracing::warn!("some servers did not close in {SHUTDOWN_TIMEOUT:?}");
         }
     }
+}
+
+/// The end of a part, which fails if it panics: a fleet that goes on without one of its parts looks well and does nothing.
+async fn or_panic(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    // The part is dropped, so nobody sees its state.
+    let panic = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(ended) => return ended,
+        Err(panic) => panic,
+    };
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    Err(anyhow::anyhow!("ended by a defect of this program: {text}"))
 }
 
 impl Part {
@@ -450,4 +463,27 @@ pub fn check_ports(spec: &FleetSpec) -> Result<(), StartError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_panics_fails_by_name() {
+        let spec = FleetSpec { members: MemberSpec::many(1, 1, 0, "4", "8Gi"), ..FleetSpec::default() };
+        let mut fleet = LocalFleet::start(spec).await.expect("starts");
+        let (report, failure) = watch::channel(None);
+        fleet.failure = failure;
+        let counts = [i64::MAX];
+        let work = async move {
+            tokio::task::yield_now().await;
+            let sum = counts.iter().try_fold(1_i64, |sum, count| sum.checked_add(*count));
+            anyhow::ensure!(sum.expect("a small sum") > 0);
+            Ok(())
+        };
+        fleet.spawn("a part".to_string(), report, work);
+        assert_eq!(fleet.failed().await, "a part: ended by a defect of this program: a small sum");
+        fleet.shutdown().await;
+    }
 }

@@ -9,6 +9,7 @@ pub mod plan;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+pub mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,12 +7,12 @@ use fleet_api::cells::{CellConfigurationSpec, CellGroup};
 const TWO: &str = include_str!("../../../cells/testdata/two-virtual-clusters.yaml");
 const ONE: &str = include_str!("../../../cells/testdata/one-virtual-cluster.yaml");
 
-fn now() -> Timestamp {
+pub(in crate::cells) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")
 }
 
 /// The lab's two virtual clusters, with groups that were placed in this order: name, VC, priority.
-fn standing(groups: &[(&str, &str, i32)]) -> Standing {
+pub(in crate::cells) fn standing(groups: &[(&str, &str, i32)]) -> Standing {
     let config = file::read(TWO).expect("the lab's file").config;
     let clusters = vec![cluster("only")];
     let (placed, _) = read::name_members(config.clone(), &read::members(&clusters, []));

@@ -1,5 +1,7 @@
 //! One job with its task roles and tasks.
 
+use std::collections::BTreeMap;
+
 use fleet_pai::{
     completion::{RoleRule, Rules},
     exit, names,
@@ -15,6 +17,11 @@ use super::{
 
 /// A job in OpenPAI's form. `tasks` is what is known of its tasks, by role.
 pub fn detail(run: &Run, tasks: Map<String, Value>) -> Value {
+    detail_of(run, run.number - 1 + run.ended_by_fleet().len() as i64, tasks)
+}
+
+/// The same with the number of its attempt among those of all runs, from 0.
+fn detail_of(run: &Run, attempt: i64, tasks: Map<String, Value>) -> Value {
     let item = item(run);
     let state = &run.object["status"]["state"];
     let code = item.app_exit_code;
@@ -36,7 +43,7 @@ pub fn detail(run: &Run, tasks: Map<String, Value>) -> Value {
             "createdTime": item.created_time,
             "launchedTime": item.launched_time,
             "completedTime": item.completed_time,
-            "attemptId": item.retries,
+            "attemptId": attempt,
             "attemptState": item.state,
             "appId": text(&run.object["metadata"]["uid"], ""),
             "appProgress": i64::from(item.state.is_final()),
@@ -74,7 +81,7 @@ fn retry_history(run: &Run) -> Vec<Value> {
                 "exitCode": spec.code,
                 "exitPhrase": spec.phrase,
                 "exitType": spec.kind,
-                "exitDiagnostics": format!("{}: {}", text(&attempt["reason"], ""), text(&attempt["message"], "")),
+                "exitDiagnostics": told(attempt),
             })
         })
         .collect()
@@ -89,7 +96,7 @@ fn trigger(run: &Run) -> Option<(String, i64)> {
 }
 
 /// Role and index of a pod.
-fn place_of<'r>(job: &str, rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule, i64)> {
+pub(super) fn place_of<'r>(job: &str, rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule, i64)> {
     let rest = pod.strip_prefix(job)?.strip_prefix('-')?;
     rules.roles.iter().find_map(|rule| {
         let index = rest.strip_prefix(rule.task.as_str())?.strip_prefix('-')?.parse().ok()?;
@@ -98,27 +105,62 @@ fn place_of<'r>(job: &str, rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule,
 }
 
 /// Tasks of which only counts are known: the number of tasks of each role in each phase, without their
-/// indices.
+/// indices. Where only some tasks have cells, these are the ones that run.
 pub fn tasks_of_counts(run: &Run) -> Map<String, Value> {
     let Some(rules) = run.rules() else { return Map::new() };
+    let cells = run.cells();
     let roles = rules.roles.iter().map(|rule| {
         let phases = &run.object["status"]["taskStatusCount"][&rule.task]["phase"];
         let mut left = rule.instances;
-        let mut tasks = Vec::new();
+        let mut counted = Vec::new();
         for phase in ["Succeeded", "Failed", "Running", "Pending"] {
             let count = phases[phase].as_i64().unwrap_or(0).clamp(0, left);
             left -= count;
-            tasks.extend((0..count).map(|_| state_of(run, phase)));
+            counted.extend(std::iter::repeat_n(phase, usize::try_from(count).unwrap_or(0)));
         }
-        tasks.extend((0..left).map(|_| state_of(run, "")));
-        let statuses: Vec<Value> = tasks
+        counted.extend(std::iter::repeat_n("", usize::try_from(left).unwrap_or(0)));
+        let has = |index: &i64| cells.contains_key(format!("{}-{index}", rule.task).as_str());
+        let (with, without): (Vec<i64>, Vec<i64>) = (0..rule.instances).partition(has);
+        if !with.is_empty() && !without.is_empty() {
+            counted.sort_by_key(|phase| !["Running", "Pending"].contains(phase));
+        }
+        let mut statuses: Vec<(i64, Value)> = [with, without]
+            .concat()
             .into_iter()
-            .enumerate()
-            .map(|(index, state)| json!({"taskIndex": index, "taskState": state, "containerExitCode": null}))
+            .zip(counted)
+            .map(|(index, phase)| (index, bare(run, rule, index, state_of(run, phase), &cells)))
             .collect();
-        (rule.role.clone(), of_role(rule, statuses))
+        statuses.sort_by_key(|(index, _)| *index);
+        (rule.role.clone(), of_role(rule, statuses.into_iter().map(|(_, status)| status).collect()))
     });
     roles.collect()
+}
+
+/// A task without a pod that could be looked at.
+fn bare(
+    run: &Run,
+    rule: &RoleRule,
+    index: i64,
+    state: State,
+    cells: &BTreeMap<&str, (&str, Vec<i64>)>,
+) -> Value {
+    let code = match state {
+        State::Succeeded => Some(exit::SUCCEEDED),
+        State::Stopped if run.exit_code() == Some(exit::STOP_REQUESTED) => Some(exit::STOP_REQUESTED),
+        State::Stopped => Some(exit::ATTEMPT_COMPLETION),
+        _ => None,
+    };
+    let place = cells.get(format!("{}-{index}", rule.task).as_str()).filter(|_| !run.is_between_runs());
+    let devices = place.map(|(_, devices)| devices.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+    json!({
+        "taskIndex": index,
+        "taskState": state,
+        "containerNodeName": place.map(|(node, _)| node),
+        "containerGpus": devices,
+        "containerExitCode": code,
+        "containerExitSpec": code.map(exit::spec),
+        "retries": 0,
+    })
 }
 
 fn of_role(rule: &RoleRule, statuses: Vec<Value>) -> Value {
@@ -129,10 +171,12 @@ fn of_role(rule: &RoleRule, statuses: Vec<Value>) -> Value {
 fn state_of(run: &Run, phase: &str) -> State {
     let job = run.state();
     match phase {
+        _ if run.is_between_runs() && !job.is_final() => State::Waiting,
+        _ if run.is_between_runs() => State::Stopped,
         "Succeeded" => State::Succeeded,
         "Failed" => State::Failed,
         "Running" if job == State::Stopping => State::Stopping,
-        "Running" => State::Running,
+        "Running" if !job.is_final() => State::Running,
         _ if job.is_final() => State::Stopped,
         _ => State::Waiting,
     }
@@ -145,10 +189,11 @@ pub fn tasks_of_pods(run: &Run, pods: &[Value]) -> Map<String, Value> {
         let name = format!("{}-{}-{index}", run.name(), rule.task);
         pods.iter().find(|pod| pod["metadata"]["name"] == name.as_str())
     };
+    let cells = run.cells();
     let roles = rules.roles.iter().map(|rule| {
         let statuses = (0..rule.instances).map(|index| match find(rule, index) {
             Some(pod) => task(run, index, pod),
-            None => json!({"taskIndex": index, "taskState": state_of(run, ""), "containerExitCode": null}),
+            None => bare(run, rule, index, state_of(run, ""), &cells),
         });
         (rule.role.clone(), of_role(rule, statuses.collect()))
     });
@@ -223,8 +268,89 @@ fn pod_code(status: &Value, phase: &str) -> Option<i64> {
     }
 }
 
-/// Start and end of a run, for the history of a job.
-pub fn attempt(run: &Run) -> Value {
+/// One attempt of a job: a run, or a part of it that Fleet ended and that another one followed.
+struct Attempt<'r> {
+    run: &'r Run,
+    ended: Option<&'r Value>,
+}
+
+/// All attempts of a job, oldest first. Their positions are the numbers by which clients ask for them.
+fn all(runs: &[Run]) -> Vec<Attempt<'_>> {
+    let mut runs: Vec<&Run> = runs.iter().collect();
+    runs.sort_by_key(|run| run.number);
+    let of_run = |run| {
+        let ended = Run::ended_by_fleet(run).iter().map(move |ended| Attempt { run, ended: Some(ended) });
+        ended.chain(std::iter::once(Attempt { run, ended: None }))
+    };
+    runs.into_iter().flat_map(of_run).collect()
+}
+
+/// A job as its attempt of a number shows it; the last one without a number.
+///
+/// # Errors
+/// The number of attempts: there is none with that number.
+pub fn of_attempt(runs: &[Run], number: Option<usize>) -> Result<Value, usize> {
+    let all = all(runs);
+    let number = number.unwrap_or(all.len().saturating_sub(1));
+    let Attempt { run, ended } = all.get(number).ok_or(all.len())?;
+    let attempt = i64::try_from(number).unwrap_or(i64::MAX);
+    let Some(ended) = ended else { return Ok(detail_of(run, attempt, tasks_of_counts(run))) };
+    let spec = exit::spec(exit::POD_DELETED);
+    let task = |index| {
+        json!({"taskIndex": index, "taskState": State::Failed, "containerExitCode": spec.code,
+        "containerExitSpec": spec, "retries": 0})
+    };
+    let rules = run.rules();
+    let roles = rules.iter().flat_map(|rules| &rules.roles);
+    let tasks = roles.map(|rule| (rule.role.clone(), of_role(rule, (0..rule.instances).map(task).collect())));
+    let mut shown = detail_of(run, attempt, tasks.collect());
+    let status = &mut shown["jobStatus"];
+    status["attemptState"] = json!(State::Failed);
+    status["appLaunchedTime"] = json!(milliseconds(&ended["startedAt"]));
+    status["appCompletedTime"] = json!(milliseconds(&ended["endedAt"]));
+    status["appExitCode"] = json!(spec.code);
+    status["appExitSpec"] = json!(spec);
+    status["appExitType"] = json!(spec.kind);
+    status["appExitDiagnostics"] = json!(told(ended));
+    for absent in ["appExitTriggerMessage", "appExitTriggerTaskRoleName", "appExitTriggerTaskIndex"] {
+        status[absent] = Value::Null;
+    }
+    Ok(shown)
+}
+
+/// Start and end of each attempt, newest first.
+pub fn attempts(runs: &[Run]) -> Vec<Value> {
+    let all = all(runs);
+    let latest = all.len().saturating_sub(1);
+    let shown = all.iter().enumerate().map(|(number, attempt)| {
+        let mut shown = self::attempt(attempt.run);
+        shown["attemptIndex"] = json!(number);
+        shown["isLatest"] = json!(number == latest);
+        if let Some(ended) = attempt.ended {
+            let spec = exit::spec(exit::POD_DELETED);
+            shown["state"] = json!(State::Failed);
+            shown["launchTime"] = json!(milliseconds(&ended["startedAt"]));
+            shown["completionTime"] = json!(milliseconds(&ended["endedAt"]));
+            shown["exitCode"] = json!(spec.code);
+            shown["exitPhrase"] = json!(spec.phrase);
+            shown["exitType"] = json!(spec.kind);
+            shown["exitDiagnostics"] = json!(told(ended));
+            shown["retryHistory"] = json!([]);
+        }
+        shown
+    });
+    let mut shown: Vec<Value> = shown.collect();
+    shown.reverse();
+    shown
+}
+
+/// Why Fleet ended an attempt.
+fn told(ended: &Value) -> String {
+    format!("{}: {}", text(&ended["reason"], ""), text(&ended["message"], ""))
+}
+
+/// Start and end of a run.
+fn attempt(run: &Run) -> Value {
     let item = item(run);
     json!({
         "jobName": item.name,
@@ -232,8 +358,6 @@ pub fn attempt(run: &Run) -> Value {
         "uid": run.uid(),
         "userName": item.username,
         "state": item.state,
-        "attemptIndex": run.number - 1,
-        "isLatest": false,
         "submissionTime": item.submission_time,
         "launchTime": entered(&run.object["status"], "Running"),
         "completionTime": item.completed_time,
@@ -248,30 +372,4 @@ pub fn attempt(run: &Run) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn preempted(phase: &str) -> Run {
-        let object = json!({"metadata": {"name": "alice-j", "namespace": "ns",
-                "annotations": {names::ID_ANNOTATION: "alice~j"}},
-            "status": {"state": {"phase": phase}}});
-        let attempt = json!({"cluster": "east", "epoch": 1, "reason": "Preempted", "message": "by bob-j",
-            "startedAt": "1970-01-01T00:00:01Z", "endedAt": "1970-01-01T00:00:03Z"});
-        let binding = json!({"spec": {}, "status": {"attempts": [attempt]}});
-        Run::of(object, Some(binding)).expect("a job")
-    }
-
-    #[test]
-    fn a_preempted_run_ends_as_openpai_words_it() {
-        let run = preempted("Pending");
-        let status = detail(&run, Map::new())["jobStatus"].clone();
-        assert_eq!(status["retryDetails"], json!({"user": 0, "platform": 1, "resource": 0}));
-        let expected = json!([{"launchTime": 1000, "completionTime": 3000, "exitCode": -101,
-            "exitPhrase": "PodExternalDeleted", "exitType": "PLATFORM_FAILURE", "exitDiagnostics": "Preempted: by bob-j"}]);
-        assert_eq!(status["retryHistory"], expected);
-        assert_eq!(attempt(&run)["retryHistory"], expected);
-        // The end of the last run is no retry.
-        let over = detail(&preempted("Completed"), Map::new())["jobStatus"].clone();
-        assert_eq!((&over["retryHistory"], &over["retryDetails"]["platform"]), (&json!([]), &json!(0)));
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{JobError, Run, item::milliseconds, text};
+use super::{JobError, Run, item::milliseconds, tasks::waiting_tasks, text};
 use crate::server::{Selectors, Server};
 
 /// In OpenPAI's form.
@@ -24,39 +24,55 @@ pub struct Event {
     pub source_host: String,
 }
 
-/// The events of a run, oldest first. If the run waits, the last event gives the reason.
+/// The events of a run, oldest first. If the run waits, the last event gives the reason; so it does for each of its tasks
+/// that waits while others run.
 ///
 /// # Errors
 /// The hub does not answer, or refuses.
 pub async fn events(server: &Server, run: &Run) -> Result<Vec<Event>, JobError> {
+    let mut events: Vec<Event> = listed(server, run).await?.iter().map(event).collect();
+    events.sort_by_key(|event| event.last_timestamp);
+    let waits = run.state() == fleet_pai::state::State::Waiting;
+    let own = run.waiting().filter(|_| waits).map(|(reason, message)| waiting(run, "", reason, message));
+    let tasks = waiting_tasks(server, run).await;
+    let tasks = tasks.iter().map(|pod| waiting(run, &pod.pod, &pod.reason, &pod.message));
+    for told in own.into_iter().chain(tasks) {
+        let same = |event: &Event| {
+            (&event.reason, &event.message, &event.task_name)
+                == (&told.reason, &told.message, &told.task_name)
+        };
+        if !events.iter().any(same) {
+            events.push(told);
+        }
+    }
+    Ok(events)
+}
+
+/// Events of a run as the hub has them.
+pub(super) async fn listed(server: &Server, run: &Run) -> Result<Vec<Value>, JobError> {
     let uid = run.uid();
     let selectors = Selectors { fields: Some(format!("involvedObject.uid={uid}")), ..Selectors::default() };
     let path = format!("/api/v1/namespaces/{}/events", run.namespace());
     let mut listed = server.list(&path, &selectors, "application/json").await?;
-    let listed = listed["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    let mut events: Vec<Event> =
-        listed.iter().filter(|event| event["involvedObject"]["uid"] == uid).map(event).collect();
-    events.sort_by_key(|event| event.last_timestamp);
-    if run.state() == fleet_pai::state::State::Waiting
-        && let Some((reason, message)) = run.waiting()
-    {
-        let said = |event: &Event| event.reason == reason && event.message == message;
-        if !events.iter().any(said) {
-            events.push(Event {
-                uid: uid.to_owned(),
-                kind: "Warning".to_owned(),
-                reason: reason.to_owned(),
-                message: message.to_owned(),
-                count: 1,
-                first_timestamp: None,
-                last_timestamp: None,
-                task_name: String::new(),
-                source_component: "fleet-controller".to_owned(),
-                source_host: String::new(),
-            });
-        }
+    let mut listed = listed["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    listed.retain(|event| event["involvedObject"]["uid"] == uid);
+    Ok(listed)
+}
+
+/// Why a job waits, or one of its tasks.
+fn waiting(run: &Run, task: &str, reason: &str, message: &str) -> Event {
+    Event {
+        uid: run.uid().to_owned(),
+        kind: "Warning".to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        count: 1,
+        first_timestamp: None,
+        last_timestamp: None,
+        task_name: task.to_owned(),
+        source_component: "fleet-controller".to_owned(),
+        source_host: String::new(),
     }
-    Ok(events)
 }
 
 fn event(event: &Value) -> Event {

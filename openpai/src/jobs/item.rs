@@ -1,5 +1,7 @@
 //! One job as lists show it.
 
+use std::collections::BTreeMap;
+
 use fleet_pai::{
     completion::Rules,
     names,
@@ -138,9 +140,42 @@ impl Run {
     pub(super) fn ended_by_fleet(&self) -> &[Value] {
         let attempts = self.binding.as_ref().and_then(|binding| binding["status"]["attempts"].as_array());
         let attempts = attempts.map_or(&[][..], Vec::as_slice);
-        // The end of the last run is an attempt of the binding and not a retry.
-        let retried = attempts.len() - usize::from(!attempts.is_empty() && self.state().is_final());
-        &attempts[..retried]
+        &attempts[..attempts.len() - usize::from(self.ends_with(attempts))]
+    }
+
+    /// Whether the last attempt is the end of the job and not a retry: Fleet ended that run, and none followed. A job
+    /// that is stopped while it waits for its next run ends without one, and so does one whose end its member reported.
+    fn ends_with(&self, attempts: &[Value]) -> bool {
+        let Some(last) = attempts.last().filter(|_| self.state().is_final()) else { return false };
+        let result = self.binding.as_ref().map(|binding| &binding["status"]["result"]);
+        let stopped = Reason::Stopped.as_str();
+        match result.and_then(|result| result["reason"].as_str()) {
+            Some(reason) if reason != stopped => {
+                result.is_some_and(|result| result["epoch"] == last["epoch"])
+            }
+            Some(_) => last["reason"] == stopped,
+            None => false,
+        }
+    }
+
+    /// No run of it is anywhere: what its object reports of tasks is of a run that was evicted.
+    pub(super) fn is_between_runs(&self) -> bool {
+        let Some(binding) = &self.binding else { return false };
+        let ended_by_fleet = binding["status"]["result"]["reason"].is_string();
+        self.cluster().is_none() && (!self.state().is_final() || ended_by_fleet)
+    }
+
+    /// Names of the pods that have cells, as `train-0`, with node and devices.
+    pub(super) fn cells(&self) -> BTreeMap<&str, (&str, Vec<i64>)> {
+        let groups = self.binding.as_ref().and_then(|binding| binding["spec"]["cells"]["groups"].as_array());
+        let pods =
+            groups.into_iter().flatten().flat_map(|group| group["pods"].as_array().into_iter().flatten());
+        let devices = |pod: &Value| -> Vec<i64> {
+            pod["leafCells"].as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
+        };
+        pods.filter(|pod| !text(&pod["node"], "").is_empty())
+            .map(|pod| (text(&pod["name"], ""), (text(&pod["node"], ""), devices(pod))))
+            .collect()
     }
 
     fn retries(&self) -> Retries {
@@ -201,6 +236,9 @@ pub struct Item {
     /// Not in OpenPAI: the namespace of its object.
     pub namespace: String,
     pub cluster: Option<String>,
+    /// Its file names no class, so it has that of most jobs.
+    #[serde(skip)]
+    pub is_of_default_class: bool,
 }
 
 pub(super) fn milliseconds(time: &Value) -> Option<i64> {
@@ -246,5 +284,7 @@ pub fn item(run: &Run) -> Item {
         job_priority: label(object, names::CLASS_LABEL).to_owned(),
         namespace: run.namespace().to_owned(),
         cluster: run.cluster().map(str::to_owned),
+        is_of_default_class: label(object, names::CLASS_LABEL).is_empty()
+            || !annotation(object, names::CONFIG_ANNOTATION).contains("jobPriorityClass:"),
     }
 }

@@ -8,6 +8,7 @@ mod events;
 mod item;
 mod offers;
 mod read;
+mod tasks;
 mod write;
 
 use fleet_pai::names;
@@ -15,12 +16,13 @@ use serde_json::Value;
 
 use crate::server::{Selectors, Server};
 
-pub use detail::{attempt, detail, tasks_of_counts, tasks_of_pods};
+pub use detail::{attempts, detail, of_attempt, tasks_of_counts, tasks_of_pods};
 pub use error::JobError;
 pub use events::{Event, events};
 pub use item::{Item, Retries, Run, item};
 pub use offers::Offers;
 pub use read::{Read, read};
+pub use tasks::{add_tasks, waiting_tasks};
 pub use write::{Submitted, Who, objects as native_objects, set_tags, start, stop, submit, user_of};
 
 const GROUP: &str = "/apis/batch.volcano.sh/v1alpha1";

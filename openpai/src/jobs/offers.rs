@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use fleet_api::cells::{AccessRules, read, status::amounts};
 use fleet_cell_requests::CellRequestError;
-use fleet_cells::{CellStatus, Cells, GroupRequest, OPPORTUNISTIC, Unreported, config::ConfigErrors};
+use fleet_cells::{
+    CellStatus, Cells, GroupRequest, Member, OPPORTUNISTIC, PodGroup, Refusal as Never, Unreported,
+    config::ConfigErrors,
+};
 use fleet_pai::{
     Code, Problem, Refusal,
     hived::{CellOffer, ClusterOffer, Offer, SkuUnit},
@@ -68,8 +71,8 @@ impl Offers {
         }
     }
 
-    /// Refuses a job that its virtual cluster does not accept or that can never fit. As in OpenPAI, an
-    /// opportunistic job is never refused for its size when it is submitted.
+    /// Refuses a job that its virtual cluster does not accept or that can never fit. As in OpenPAI, an opportunistic
+    /// job may be of any size; but each pod of it must fit into some node.
     ///
     /// # Errors
     /// The reason, in OpenPAI's form.
@@ -84,21 +87,48 @@ impl Offers {
         if let Some(Err(told)) = known.access.get(vc).map(|rules| rules.admit(vc, namespace, request.class)) {
             return Err(forbidden(vc, &told));
         }
-        if request.class <= OPPORTUNISTIC {
-            return Ok(());
-        }
         let config = known.cells.config().clone();
         for group in request.groups(id, vc, &config).map_err(wrong)? {
             let request: &GroupRequest = &group.request;
-            if let Err(never) = known.cells.admit(request) {
-                let allowed =
-                    format!("what fits into the cells of virtual cluster {vc} while nothing else runs");
+            let admitted = match known.cells.admit(request) {
+                // Its pods may have to wait for more cells than there are; each of them must have a chance.
+                Err(Never::NeverFits(_)) if request.priority <= OPPORTUNISTIC => {
+                    let mut alone = pods_alone(request).into_iter();
+                    alone.try_for_each(|pod| known.cells.admit(&pod))
+                }
+                admitted => admitted,
+            };
+            if let Err(never) = admitted {
+                let cells = match request.priority {
+                    OPPORTUNISTIC => "the cells of the fleet".to_owned(),
+                    _ => format!("the cells of virtual cluster {vc}"),
+                };
+                let allowed = format!("what fits into {cells} while nothing else runs");
                 let problem = Problem::new("taskRoles", never.to_string(), allowed);
                 return Err(Refusal::one(Code::InvalidProtocol, problem));
             }
         }
         Ok(())
     }
+}
+
+/// One pod of each kind of a group, as a group of its own.
+fn pods_alone(request: &GroupRequest) -> Vec<GroupRequest> {
+    let mut found = Vec::new();
+    let mut open = vec![&request.affinity_group.root];
+    while let Some(group) = open.pop() {
+        for member in &group.members {
+            let mut one = request.clone();
+            one.affinity_group.root = PodGroup {
+                within_one_cell: group.within_one_cell.clone(),
+                members: vec![Member { pod_number: 1, ..member.clone() }],
+                child_groups: Vec::new(),
+            };
+            found.push(one);
+        }
+        open.extend(&group.child_groups);
+    }
+    found
 }
 
 /// The caller may not use the virtual cluster.
@@ -128,4 +158,39 @@ fn count(cell: &CellStatus, leaf_type: &str, cells: &mut BTreeMap<String, CellOf
     known.leaves = leaves;
     leaf_type.clone_into(&mut known.leaf_type);
     leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cells::file,
+        jobs::{Who, native_objects},
+    };
+
+    fn told(gpus: i64, instances: i64, role: &str) -> String {
+        let config = file::read(include_str!("../../../cells/testdata/two-virtual-clusters.yaml"))
+            .expect("a file")
+            .config;
+        let cells = Cells::new(config, Unreported::Good).expect("valid");
+        let offers = Offers(Some(Known { cells, access: AccessRules::default() }));
+        let text = format!(
+            "protocolVersion: 2\nname: a\ntype: job\nprerequisites: [{{name: i, type: dockerimage, uri: x}}]\n\
+             taskRoles:\n  w:\n    instances: {instances}\n    dockerImage: i\n    \
+             resourcePerInstance: {{cpu: 1, memoryMB: 10, gpu: {gpus}}}\n    commands: [b]\n\
+             defaults: {{virtualCluster: vc1}}\n\
+             extras: {{hivedScheduler: {{jobPriorityClass: oppo, taskRoles: {{w: {role}}}}}}}\n"
+        );
+        let who = Who { user: "bob", namespace: "default" };
+        native_objects(&text, who, &offers, 0).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn an_opportunistic_job_with_a_pod_that_no_cells_can_ever_hold_is_refused() {
+        assert_eq!((told(1, 1, "{}"), told(1, 3, "{}")), (String::new(), String::new()));
+        let large = told(2, 1, "{}");
+        assert!(large.contains("can never run") && large.contains("the cells of the fleet"), "{large}");
+        let unknown = told(1, 1, "{withinOne: XX}");
+        assert!(unknown.contains("XX"), "{unknown}");
+    }
 }

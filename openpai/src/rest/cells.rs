@@ -53,7 +53,7 @@ pub async fn sku_types(caller: Caller, Parameters(given): Parameters<BTreeMap<St
     let found = cells::virtual_clusters(&caller.server).await?;
     let Some(config) = config(&caller).await? else { return Ok(Json(json!({}))) };
     let types: Vec<String> = match given.get("vc") {
-        None => config.physical_cluster.sku_types.keys().cloned().collect(),
+        None => leaf_types(&config),
         Some(name) => {
             let vc = found.iter().find(|vc| vc.spec.name == *name).ok_or_else(|| no_vc(name, &found))?;
             let status = vc.status.iter().flat_map(|status| &status.leaf_cells);
@@ -88,6 +88,12 @@ async fn config(caller: &Caller) -> Result<Option<ClusterConfig>, RestError> {
         Err(CellsError::Ask(AskError::Refused { code: 403, .. })) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Types of the leaf cells that there are. A virtual cluster has some of them, whether `skuTypes` says their size or not.
+fn leaf_types(config: &ClusterConfig) -> Vec<String> {
+    let cells = Cells::new(config.clone(), Unreported::Good);
+    cells.map(|cells| cells.leaves_by_type().into_keys().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// GPUs of all physical cells.

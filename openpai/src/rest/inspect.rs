@@ -44,8 +44,16 @@ pub async fn group(caller: Caller, Path(name): Path<String>) -> Answer {
         let message = format!("group: found {name:?}; allowed: the name of a group that has cells");
         RestError::new(404, "NoGroupError", message)
     };
-    let group = picture.cells.group(&name).ok_or_else(missing)?;
+    let group = picture.cells.group(&name).or_else(|| own_name(&picture, &name)).ok_or_else(missing)?;
     Ok(Json(shown(&picture, &group)))
+}
+
+/// A group by the name that its job gave it, as `alice~mnist/default`: here the job's own name comes before it. None if
+/// jobs of several namespaces have such a group.
+fn own_name(picture: &Picture, name: &str) -> Option<GroupStatus> {
+    let end = format!("/{name}");
+    let mut found = picture.cells.groups().into_iter().filter(|group| group.name.ends_with(&end));
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// `GET clusterstatus`.

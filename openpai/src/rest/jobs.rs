@@ -74,41 +74,36 @@ fn accepted(message: String) -> Response {
     (status, Json(json!({"status": status.as_u16(), "message": message}))).into_response()
 }
 
-fn shown(run: &Run) -> Json<Value> {
-    Json(jobs::detail(run, jobs::tasks_of_counts(run)))
-}
-
 pub async fn detail(State(portal): Shared, caller: Caller, Path(id): Path<String>) -> Answer {
-    Ok(shown(&newest(&caller, &portal.namespace, &id).await?))
+    let found = runs(&caller, &portal.namespace, &id).await?;
+    let Json(mut shown) = attempt_of(&found, &id, None)?;
+    if let Some(newest) = found.first() {
+        jobs::add_tasks(&caller.server, newest, &mut shown).await;
+    }
+    Ok(Json(shown))
 }
 
-/// Attempts are counted from 0; each run of a job is one.
+/// Attempts are counted from 0: each run of the job, and before it each of its attempts that Fleet ended.
 pub async fn attempt(
     State(portal): Shared,
     caller: Caller,
     Path((id, attempt)): Path<(String, String)>,
 ) -> Answer {
-    let found = runs(&caller, &portal.namespace, &id).await?;
-    let wanted = attempt.parse::<i64>().ok().map(|attempt| attempt + 1);
-    match found.iter().find(|run| Some(run.number) == wanted) {
-        Some(run) => Ok(shown(run)),
-        None => {
-            let most = found.iter().map(|run| run.number - 1).max().unwrap_or(0);
-            let message = format!("job {id}: found attempt {attempt:?}; allowed: 0 to {most}");
-            Err(RestError::new(404, "NoJobAttemptError", message))
-        }
-    }
+    attempt_of(&runs(&caller, &portal.namespace, &id).await?, &id, Some(&attempt))
+}
+
+fn attempt_of(found: &[Run], id: &str, attempt: Option<&str>) -> Answer {
+    // No job has so many.
+    let number = attempt.map(|attempt| attempt.parse().unwrap_or(usize::MAX));
+    jobs::of_attempt(found, number).map(Json).map_err(|all| {
+        let (attempt, most) = (attempt.unwrap_or_default(), all.saturating_sub(1));
+        let message = format!("job {id}: found attempt {attempt:?}; allowed: 0 to {most}");
+        RestError::new(404, "NoJobAttemptError", message)
+    })
 }
 
 pub async fn attempts(State(portal): Shared, caller: Caller, Path(id): Path<String>) -> Answer {
-    let found = runs(&caller, &portal.namespace, &id).await?;
-    let newest = found.iter().map(|run| run.number).max();
-    let all = found.iter().map(|run| {
-        let mut attempt = jobs::attempt(run);
-        attempt["isLatest"] = json!(Some(run.number) == newest);
-        attempt
-    });
-    Ok(Json(all.collect()))
+    Ok(Json(json!(jobs::attempts(&runs(&caller, &portal.namespace, &id).await?))))
 }
 
 pub async fn attempts_health(_caller: Caller, Path(_id): Path<String>) -> Json<Value> {

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
+    extract::DefaultBodyLimit,
+    middleware::map_response,
     routing::{get, put},
 };
 use serde_json::json;
@@ -46,6 +48,8 @@ pub fn router(portal: Portal) -> Router {
         .nest("/v1/inspect", inspect())
         .route("/v1/inspect/", get(inspect::paths))
         .fallback(error::no_route)
+        .layer(DefaultBodyLimit::max(error::BODY_MAX))
+        .layer(map_response(error::in_form))
         .with_state(Arc::new(portal))
 }
 

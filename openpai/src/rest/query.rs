@@ -91,11 +91,7 @@ impl Query {
             users: list("username"),
             clusters: list("vc"),
             states: states.collect::<Result<_, _>>()?,
-            // A job without a class is of class test.
-            classes: list("jobPriority")
-                .into_iter()
-                .map(|c| if c == "default" { "test".into() } else { c })
-                .collect(),
+            classes: list("jobPriority"),
             keyword: given.get("keyword").filter(|word| !word.is_empty()).cloned(),
             tags: list("tagsContain"),
             no_tags: list("tagsNotContain"),
@@ -120,11 +116,20 @@ impl Query {
         let said = [&item.username, &item.name, &item.virtual_cluster];
         any(&self.users, &item.username)
             && any(&self.clusters, &item.virtual_cluster)
-            && any(&self.classes, &item.job_priority)
+            && self.has_class(item)
             && (self.states.is_empty() || self.states.contains(&item.state))
             && self.keyword.as_ref().is_none_or(|word| said.iter().any(|text| text.contains(word.as_str())))
             && (self.tags.is_empty() || self.tags.iter().any(has))
             && !self.no_tags.iter().any(has)
+    }
+
+    /// `default` are the jobs whose files name no class, whatever class they have by that.
+    fn has_class(&self, item: &Item) -> bool {
+        let own = |class: &String| match class.as_str() {
+            "default" => item.is_of_default_class,
+            class => !item.is_of_default_class && item.job_priority == class,
+        };
+        self.classes.is_empty() || self.classes.iter().any(own)
     }
 
     fn compare(&self, a: &Item, b: &Item) -> Ordering {

@@ -126,3 +126,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn pods_on_a_node_that_is_not_in_the_report_use_nothing_of_the_others() {
+    let mut room = room();
+    // One pod on n0; one on a node that is not ready.
+    let (there, split) = (shape(0), shape(1));
+    let named = |names: &[&str]| {
+        BTreeMap::from([("worker".to_string(), names.iter().map(ToString::to_string).collect())])
+    };
+    let held = |nodes| Held { nodes, ..Held::here("east", Counted::ByPlanner) };
+    let all = room.free.clone();
+    room.hold(&id(0), &there, &held(named(&["away-0"])));
+    assert_eq!(room.free, all);
+    room.hold(&id(1), &split, &held(named(&["n0", "away-0"])));
+    assert_eq!(room.free, all.minus(&cpu(2)));
+    // Eleven of twelve places are left.
+    let eleven = PodShape { requests: cpu(2), ..PodShape::default() };
+    assert_eq!(room.pods_of(&eleven, 20), 11);
+    room.give_back(&id(0));
+    room.give_back(&id(1));
+    assert_eq!(room.free, all);
+    assert_eq!(room.pods_of(&eleven, 20), 12);
+}

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::WorkloadKind;
 use super::conditions::{Condition, QUEUING, conditions_of, find, has_condition, is_true};
-use super::health::{number, volcano_phase};
+use super::health::{counted, number, volcano_phase};
 
 /// The status of the hub's object, from its present status and each cluster's. Without items the present status is
 /// kept. The condition Queuing belongs to the hub and is kept.
@@ -123,8 +123,10 @@ fn replica_statuses(items: &[(&str, &Value)]) -> Option<Value> {
         for (role, counts) in status["replicaStatuses"].as_object().into_iter().flatten() {
             let sums = roles.entry(role).or_default();
             for (field, n) in counts.as_object().into_iter().flatten() {
-                if let Some(n) = n.as_i64().filter(|n| *n != 0) {
-                    *sums.entry(field).or_default() += n;
+                let n = counted(n);
+                if n != 0 {
+                    let sum = sums.entry(field).or_default();
+                    *sum = total([*sum, n]);
                 }
             }
         }
@@ -168,7 +170,7 @@ fn batch(current: &Value, items: &[(&str, &Value)]) -> Value {
     }
     let mut status = Map::new();
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        let sum = total(items.iter().map(|(_, item)| number(item, field)));
         let grows = matches!(field, "succeeded" | "failed");
         let told = if grows { number(current, field) } else { 0 };
         let reported = items.iter().any(|(_, item)| item.get(field).is_some());
@@ -199,6 +201,21 @@ fn merged_batch(items: &[(&str, &Value)], type_: &str, clusters: &[&str]) -> Val
         fields.insert("lastProbeTime".to_owned(), time);
     }
     condition
+}
+
+/// A sum of counts of pods. It stays in 32 bits like each of them: the hub's API server would refuse the status.
+fn total(counts: impl IntoIterator<Item = i64>) -> i64 {
+    fleet_resources::sum(counts).min(i64::from(i32::MAX))
+}
+
+/// Every number in a status of Volcano is a count.
+fn bound_counts(status: &mut Value) {
+    match status {
+        Value::Number(_) => *status = json!(counted(status)),
+        Value::Array(items) => items.iter_mut().for_each(bound_counts),
+        Value::Object(fields) => fields.values_mut().for_each(bound_counts),
+        _ => {}
+    }
 }
 
 /// Worst first: the phase of a job in several clusters is the worst of theirs.
@@ -235,7 +252,9 @@ fn volcano(items: &[(&str, &Value)]) -> Value {
 
 fn volcano_sum(items: &[(&str, &Value)]) -> Value {
     if let [(_, status)] = items {
-        return (*status).clone();
+        let mut status = (*status).clone();
+        bound_counts(&mut status);
+        return status;
     }
     let rank = |status: &Value| {
         let phase = volcano_phase(status);
@@ -247,7 +266,7 @@ fn volcano_sum(items: &[(&str, &Value)]) -> Value {
     for field in
         ["pending", "running", "succeeded", "failed", "terminating", "unknown", "minAvailable", "retryCount"]
     {
-        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        let sum = total(items.iter().map(|(_, item)| number(item, field)));
         if sum != 0 {
             status.insert(field.to_owned(), json!(sum));
         }
@@ -256,7 +275,8 @@ fn volcano_sum(items: &[(&str, &Value)]) -> Value {
     for (_, item) in items {
         for (task, counts) in item["taskStatusCount"].as_object().into_iter().flatten() {
             for (phase, n) in counts["phase"].as_object().into_iter().flatten() {
-                *tasks.entry(task).or_default().entry(phase).or_default() += n.as_i64().unwrap_or(0);
+                let sum = tasks.entry(task).or_default().entry(phase).or_default();
+                *sum = total([*sum, counted(n)]);
             }
         }
     }
@@ -286,7 +306,7 @@ fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
         "unavailableReplicas",
         "currentReplicas",
     ] {
-        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        let sum = total(items.iter().map(|(_, item)| number(item, field)));
         if sum != 0 || field == "replicas" {
             status.insert(field.to_owned(), json!(sum));
         }
@@ -395,6 +415,39 @@ mod tests {
             &[done],
             &["Queuing=False", "Created=True", "Running=False", "Succeeded=True"],
         );
+    }
+
+    /// What a hostile member reports of its own jobs.
+    #[test]
+    fn counts_of_a_member_stay_in_32_bits() {
+        const MOST: i64 = i32::MAX as i64;
+        let kinds = [
+            (WorkloadKind::Deployment, "readyReplicas"),
+            (WorkloadKind::BatchJob, "active"),
+            (WorkloadKind::BatchJob, "succeeded"),
+            (WorkloadKind::VolcanoJob, "running"),
+        ];
+        for (kind, field) in kinds {
+            for (lie, expected) in [(i64::MAX, MOST), (MOST, MOST), (i64::MIN, 2), (-1, 2)] {
+                let (liar, honest) = (json!({field: lie, "state": {}}), json!({field: 2, "state": {}}));
+                let told = json!({field: i64::MAX});
+                for current in [&Value::Null, &told] {
+                    let status = aggregate(kind, current, &[("a", &liar), ("b", &honest), ("c", &liar)]);
+                    let grows = field == "succeeded" && !current.is_null();
+                    assert_eq!(status[field], if grows { MOST } else { expected }, "{kind:?} {lie} {status}");
+                }
+                let alone = aggregate(kind, &Value::Null, &[("a", &liar)]);
+                assert_eq!(alone[field].as_i64().unwrap_or(0), lie.clamp(0, MOST), "{kind:?} {alone}");
+            }
+        }
+        let torch = json!({"replicaStatuses": {"Worker": {"active": i64::MAX, "failed": -3}}});
+        let status = aggregate(WorkloadKind::PyTorchJob, &Value::Null, &[("a", &torch), ("b", &torch)]);
+        assert_eq!(status["replicaStatuses"], json!({"Worker": {"active": MOST}}));
+        let tasks = json!({"taskStatusCount": {"t": {"phase": {"Running": i64::MAX}}}});
+        let status = aggregate(WorkloadKind::VolcanoJob, &Value::Null, &[("a", &tasks), ("b", &tasks)]);
+        assert_eq!(status["taskStatusCount"], json!({"t": {"phase": {"Running": MOST}}}));
+        let status = aggregate(WorkloadKind::VolcanoJob, &Value::Null, &[("a", &tasks)]);
+        assert_eq!(status["taskStatusCount"], json!({"t": {"phase": {"Running": MOST}}}));
     }
 
     #[test]

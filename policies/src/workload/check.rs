@@ -34,7 +34,7 @@ impl WorkloadKind {
 /// Names the field, what was found and what is allowed.
 pub fn check(kind: WorkloadKind, object: &Value) -> Result<(), WorkloadError> {
     let spec = &object["spec"];
-    let pods: i64 = components(kind, object)?.iter().map(|component| component.replicas).sum();
+    let pods = fleet_resources::sum(components(kind, object)?.iter().map(|component| component.replicas));
     match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => kubeflow(kind, object, pods),
         WorkloadKind::VolcanoJob => volcano(spec, pods),
@@ -75,6 +75,9 @@ fn kubeflow(kind: WorkloadKind, object: &Value, pods: i64) -> Result<(), Workloa
     }
     let run = &spec["runPolicy"];
     one_of(&run["cleanPodPolicy"], "spec.runPolicy.cleanPodPolicy", CLEAN_POD_POLICIES)?;
+    for name in ["backoffLimit", "ttlSecondsAfterFinished"] {
+        in_32_bits(&run[name], &format!("spec.runPolicy.{name}"))?;
+    }
     for name in ["backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds"] {
         not_negative(&run[name], &format!("spec.runPolicy.{name}"))?;
     }
@@ -85,7 +88,7 @@ fn kubeflow(kind: WorkloadKind, object: &Value, pods: i64) -> Result<(), Workloa
 fn mpi_name(object: &Value, roles: &serde_json::Map<String, Value>) -> Result<(), WorkloadError> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let workers = roles.get("Worker").map_or(0, |worker| worker["replicas"].as_i64().unwrap_or(1));
-    let longest = format!("{name}-worker-{}", (workers - 1).max(0));
+    let longest = format!("{name}-worker-{}", workers.saturating_sub(1).max(0));
     if longest.len() <= 63 && !name.contains('.') {
         return Ok(());
     }
@@ -109,6 +112,10 @@ fn volcano(spec: &Value, pods: i64) -> Result<(), WorkloadError> {
             ));
         }
     }
+    for name in ["maxRetry", "minSuccess", "ttlSecondsAfterFinished"] {
+        in_32_bits(&spec[name], &format!("spec.{name}"))?;
+    }
+    in_32_bits(&spec["minAvailable"], "spec.minAvailable")?;
     if let Some(min) = spec["minAvailable"].as_i64().filter(|min| *min > pods) {
         return Err(wrong(
             "spec.minAvailable",
@@ -131,6 +138,15 @@ fn one_of(value: &Value, path: &str, words: &'static str) -> Result<(), Workload
         Value::Null => Ok(()),
         Value::String(word) if word.is_empty() || words.split(", ").any(|known| known == word) => Ok(()),
         other => Err(wrong(path, other.to_string(), words)),
+    }
+}
+
+/// The controllers of members read these numbers in 32 bits, and one that cannot be read stops all jobs of its kind.
+fn in_32_bits(value: &Value, path: &str) -> Result<(), WorkloadError> {
+    let Value::Number(number) = value else { return Ok(()) };
+    match number.as_i64().map(i32::try_from) {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(wrong(path, number.to_string(), "a whole number from -2147483648 to 2147483647")),
     }
 }
 
@@ -190,6 +206,9 @@ mod tests {
         let run =
             json!({"pytorchReplicaSpecs": {"Master": role(json!(1))}, "runPolicy": {"backoffLimit": -2}});
         refused(kind, run, &["spec.runPolicy.backoffLimit", "-2"]);
+        let run = json!({"pytorchReplicaSpecs": {"Master": role(json!(1))},
+            "runPolicy": {"ttlSecondsAfterFinished": i64::MAX}});
+        refused(kind, run, &["spec.runPolicy.ttlSecondsAfterFinished", "9223372036854775807", "2147483647"]);
         refused(
             WorkloadKind::TFJob,
             json!({"tfReplicaSpecs": {"PS": role(json!(1)), "worker": role(json!(1))}}),
@@ -224,6 +243,11 @@ mod tests {
             WorkloadKind::VolcanoJob,
             json!({"tasks": [task(2, 2)], "minAvailable": 5}),
             &["spec.minAvailable", "5 of 2"],
+        );
+        refused(
+            WorkloadKind::VolcanoJob,
+            json!({"tasks": [task(2, 2)], "minAvailable": i64::MIN}),
+            &["spec.minAvailable", "-9223372036854775808"],
         );
         refused(
             WorkloadKind::BatchJob,

@@ -52,10 +52,15 @@ pub enum WorkloadError {
 /// Longest name of a job: controllers use it as a label value of each pod.
 const JOB_NAME_MAX: usize = 63;
 
+/// Most pods of one workload, over its whole life. Kubernetes has this limit for the parallelism of an indexed Job; it
+/// is far above any cluster's number of pods for one job, and what the hub and the members keep for one job stays small.
+pub const PODS_MAX: i64 = 100_000;
+const PODS_ALLOWED: &str = "at most 100000 pods in all";
+
 /// The components of a workload, in their kind's order.
 ///
 /// # Errors
-/// An invalid quantity or number of replicas.
+/// An invalid quantity or number of replicas, or more than [`PODS_MAX`] pods.
 pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, WorkloadError> {
     let spec = &object["spec"];
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -66,15 +71,24 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
             allowed: "at most 63, since its pods carry it in a label",
         });
     }
-    match kind {
+    let (found, field) = match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
-            kubeflow(kind, spec, kind.roles())
+            (kubeflow(kind, spec, kind.roles())?, format!("spec.{}", replica_specs_field(kind)))
         }
-        WorkloadKind::VolcanoJob => volcano(spec),
-        WorkloadKind::BatchJob => batch(spec),
-        WorkloadKind::Deployment => deployment(spec),
-        WorkloadKind::Other => Ok(Vec::new()),
+        WorkloadKind::VolcanoJob => (volcano(spec)?, "spec.tasks".to_owned()),
+        WorkloadKind::BatchJob => (batch(spec)?, "spec.parallelism".to_owned()),
+        WorkloadKind::Deployment => (deployment(spec)?, "spec.replicas".to_owned()),
+        WorkloadKind::Other => (Vec::new(), String::new()),
+    };
+    bounded(fleet_resources::sum(found.iter().map(|component| component.replicas)), field)?;
+    Ok(found)
+}
+
+fn bounded(pods: i64, path: String) -> Result<(), WorkloadError> {
+    if pods <= PODS_MAX {
+        return Ok(());
     }
+    Err(WorkloadError::Field { path, found: format!("{pods} pods"), allowed: PODS_ALLOWED })
 }
 
 /// The pod template of each component, in the order of [`components`], with its path.
@@ -192,6 +206,10 @@ fn volcano(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
 fn batch(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
     let parallelism = count(&spec["parallelism"], 1, || "spec.parallelism".to_owned())?;
     let completions = count(&spec["completions"], parallelism, || "spec.completions".to_owned())?;
+    // Its pods stay until it is deleted.
+    if !spec["completions"].is_null() {
+        bounded(completions, "spec.completions".to_owned())?;
+    }
     Ok(vec![Component {
         name: "job".to_owned(),
         replicas: parallelism.min(completions),
@@ -211,7 +229,7 @@ fn deployment(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
     }])
 }
 
-/// A number of pods; some templating tools write it as text.
+/// A number of pods, which every API of Kubernetes keeps in 32 bits; some templating tools write it as text.
 fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, WorkloadError> {
     let number = match value {
         Value::Null => Some(absent),
@@ -219,10 +237,10 @@ fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, W
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    number.filter(|n| *n >= 0).ok_or_else(|| WorkloadError::Field {
+    number.filter(|n| (0..=i64::from(i32::MAX)).contains(n)).ok_or_else(|| WorkloadError::Field {
         path: path(),
         found: value.to_string(),
-        allowed: "a whole number of 0 or more",
+        allowed: "a whole number of 0 or more, at most 2147483647",
     })
 }
 
@@ -474,6 +492,35 @@ mod tests {
         assert_eq!(error.to_string(), expected);
         assert!(components(WorkloadKind::BatchJob, &job(63)).is_ok());
         assert!(components(WorkloadKind::Deployment, &job(240)).is_ok());
+    }
+
+    #[test]
+    fn a_number_of_pods_that_nothing_could_hold_is_refused() {
+        let refused = |kind: WorkloadKind, spec: Value, expected: &str| {
+            let error = components(kind, &json!({"spec": spec})).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        };
+        let range = "allowed: a whole number of 0 or more, at most 2147483647";
+        for replicas in
+            [json!(i64::MAX), json!("9223372036854775807"), json!(2_147_483_648_i64), json!(1e300)]
+        {
+            let error = format!("spec.pytorchReplicaSpecs.Worker.replicas: found {replicas}; {range}");
+            let roles = json!({"Worker": role(replicas, json!({}))});
+            refused(WorkloadKind::PyTorchJob, json!({"pytorchReplicaSpecs": roles}), &error);
+        }
+        let roles = json!({"Launcher": role(json!(1), json!({})), "Worker": role(json!(100_000), json!({}))});
+        let error = "spec.mpiReplicaSpecs: found 100001 pods; allowed: at most 100000 pods in all";
+        refused(WorkloadKind::MPIJob, json!({"mpiReplicaSpecs": roles}), error);
+        let tasks = json!({"tasks": [{"replicas": i32::MAX}, {"name": "b", "replicas": i32::MAX}]});
+        let error = "spec.tasks: found 4294967294 pods; allowed: at most 100000 pods in all";
+        refused(WorkloadKind::VolcanoJob, tasks, error);
+        let error = "spec.replicas: found 2147483647 pods; allowed: at most 100000 pods in all";
+        refused(WorkloadKind::Deployment, json!({"replicas": i32::MAX}), error);
+        let error = "spec.completions: found 100001 pods; allowed: at most 100000 pods in all";
+        refused(WorkloadKind::BatchJob, json!({"completions": 100_001}), error);
+        let error = "spec.parallelism: found 100001 pods; allowed: at most 100000 pods in all";
+        refused(WorkloadKind::BatchJob, json!({"parallelism": 100_001}), error);
+        check(WorkloadKind::BatchJob, json!({"completions": 100_000, "parallelism": 2}), &["job 2: "]);
     }
 
     #[test]

@@ -122,7 +122,12 @@ pub(super) fn volcano_phase(status: &Value) -> &str {
 }
 
 pub(super) fn number(status: &Value, field: &str) -> i64 {
-    status[field].as_i64().unwrap_or(0)
+    counted(&status[field])
+}
+
+/// A count that a member reports. A hostile one reports any number; controllers count in 32 bits.
+pub(super) fn counted(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(0).clamp(0, i64::from(i32::MAX))
 }
 
 #[cfg(test)]

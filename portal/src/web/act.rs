@@ -75,7 +75,10 @@ pub async fn sign_in(State(web): Shared, headers: HeaderMap, body: Bytes) -> Res
     credential.set_sensitive(true);
     match user_of(&web, &credential).await {
         Ok(user) => {
-            let session = web.sessions.begin(user, credential);
+            let Ok(session) = web.sessions.begin(user, credential) else {
+                let why = "Too many are signed in now. Try again when somebody has signed out.";
+                return refuse(why, StatusCode::SERVICE_UNAVAILABLE);
+            };
             let mut response = see(back);
             set_cookie(&mut response, &session::session_cookie(&headers, &session));
             response

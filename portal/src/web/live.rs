@@ -23,7 +23,7 @@ use super::{
     drawn::watch_page,
     metrics::Viewing,
     rights,
-    session::Session,
+    session::{Followed, Session},
     state::{Shared, Web},
     watched::{Shown, Watched},
 };
@@ -60,9 +60,23 @@ pub async fn live(
         let why = format!("{MOST_VIEWERS} pages are kept up to date already; this one is not.\n");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "60")], why).into_response();
     }
+    let Some(followed) = session.follow() else {
+        let why =
+            "As many pages as one user may have open are kept up to date for you already; this one is not.\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "60")], why).into_response();
+    };
     let stop = ends.map_or_else(CancellationToken::new, |Extension(Ends(stop))| stop);
     let viewing = web.metrics.viewer();
-    let viewer = Viewer { web, session, page, stop, _viewing: viewing, watching: None, has: None };
+    let viewer = Viewer {
+        web,
+        session,
+        page,
+        stop,
+        _viewing: viewing,
+        _followed: followed,
+        watching: None,
+        has: None,
+    };
     let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
     (content_type, Body::from_stream(viewer.frames())).into_response()
 }
@@ -73,6 +87,7 @@ struct Viewer {
     page: Page,
     stop: CancellationToken,
     _viewing: Viewing,
+    _followed: Followed,
     watching: Option<Watching>,
     /// What the browser has.
     has: Option<Arc<Drawing>>,
@@ -89,7 +104,12 @@ impl Viewer {
     fn frames(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
         stream::unfold(Some(self), |viewer| async move {
             let mut viewer = viewer?;
-            let frame = viewer.next().await?;
+            let session = viewer.session.clone();
+            let frame = tokio::select! {
+                biased;
+                () = session.ended() => Some(OVER),
+                frame = viewer.next() => frame,
+            }?;
             let goes_on = frame != OVER;
             Some((Ok(frame), goes_on.then_some(viewer)))
         })

@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,12 +15,17 @@ use fleet_pages::shown::Visitor;
 use fleet_views::Sight;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// A day's work.
 const LIFE: Duration = Duration::from_secs(8 * 3600);
-/// Sessions kept; then the one that ends first makes room.
+/// Sessions kept; then nobody else can sign in until one ends. Nobody's session ends for another's.
 const MOST: usize = 10_000;
+/// Sessions of one owner; then its own oldest makes room.
+const MOST_OF_ONE: usize = 200;
+/// Pages that are kept up to date for one owner: a tenth of what the portal keeps for all.
+const MOST_PAGES_OF_ONE: usize = 400;
 pub const COOKIE: &str = "fleet-session";
 /// Ties the form of the sign-in page, where there is no session yet, to the browser that asked for it.
 const FORM_COOKIE: &str = "fleet-form";
@@ -26,8 +34,32 @@ pub struct Session {
     pub id: String,
     pub visitor: Visitor,
     pub credential: HeaderValue,
+    /// Whose share of the portal it takes.
+    owner: String,
     ends: Instant,
+    over: CancellationToken,
     pub rights: Arc<Rights>,
+    /// Pages that are kept up to date, of all sessions of the owner.
+    pages: Arc<AtomicUsize>,
+}
+
+/// As many are signed in as the portal keeps sessions.
+#[derive(Debug)]
+pub struct Full;
+
+/// A page that is kept up to date for an owner, until it is dropped.
+pub struct Followed(Arc<AtomicUsize>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Who shares limits: a user, or the service accounts of a namespace, since whoever makes one can make any number.
+fn owner(user: &str) -> String {
+    let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    account.map_or_else(|| user.to_owned(), |(namespace, _)| format!("system:serviceaccounts:{namespace}"))
 }
 
 /// What the hub said of the rights of a token; sessions with the same token share it.
@@ -52,11 +84,28 @@ impl Session {
     pub fn new(user: String, credential: HeaderValue, life: Duration) -> Self {
         Self {
             id: secret(),
+            owner: owner(&user),
             visitor: Visitor { user, form_key: secret() },
             credential,
             ends: Instant::now() + life,
+            over: CancellationToken::new(),
             rights: Arc::default(),
+            pages: Arc::default(),
         }
+    }
+
+    /// Returns when the session has run out or was ended.
+    pub async fn ended(&self) {
+        tokio::select! {
+            () = self.over.cancelled() => {}
+            () = tokio::time::sleep_until(self.ends) => {}
+        }
+    }
+
+    /// One more page to keep up to date; `None` if the owner has as many as it may.
+    pub fn follow(&self) -> Option<Followed> {
+        let followed = Followed(self.pages.clone());
+        (self.pages.fetch_add(1, Ordering::Relaxed) < MOST_PAGES_OF_ONE).then_some(followed)
     }
 
     pub fn is_over(&self) -> bool {
@@ -77,21 +126,32 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn begin(&self, user: String, credential: HeaderValue) -> Arc<Session> {
+    /// Begins a session, in place of the oldest of the same owner if it has many.
+    ///
+    /// # Errors
+    /// There is no place for one more.
+    pub fn begin(&self, user: String, credential: HeaderValue) -> Result<Arc<Session>, Full> {
         let mut session = Session::new(user, credential, LIFE);
         let mut all = self.all();
         all.retain(|_, session| !session.is_over());
         if let Some(same) = all.values().find(|other| other.credential == session.credential) {
             session.rights = same.rights.clone();
         }
-        let session = Arc::new(session);
-        if all.len() >= MOST
-            && let Some(first) = all.values().min_by_key(|session| session.ends).map(|one| one.id.clone())
-        {
-            all.remove(&first);
+        let own: Vec<&Arc<Session>> = all.values().filter(|other| other.owner == session.owner).collect();
+        if let Some(other) = own.first() {
+            session.pages = other.pages.clone();
         }
+        let oldest = own.iter().min_by_key(|session| session.ends).map(|oldest| (*oldest).clone());
+        if let Some(oldest) = oldest.filter(|_| own.len() >= MOST_OF_ONE) {
+            oldest.over.cancel();
+            all.remove(&oldest.id);
+        }
+        if all.len() >= MOST {
+            return Err(Full);
+        }
+        let session = Arc::new(session);
         all.insert(session.id.clone(), session.clone());
-        session
+        Ok(session)
     }
 
     pub fn of(&self, headers: &HeaderMap) -> Option<Arc<Session>> {
@@ -105,6 +165,7 @@ impl Sessions {
     }
 
     pub fn end(&self, session: &Session) {
+        session.over.cancel();
         self.all().remove(&session.id);
     }
 
@@ -158,7 +219,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_by_itself_and_by_its_user() {
         let sessions = Sessions::default();
-        let begin = || sessions.begin("alice".to_owned(), HeaderValue::from_static("Bearer t"));
+        let credential = || HeaderValue::from_static("Bearer t");
+        let begin = || sessions.begin("alice".to_owned(), credential()).expect("a place");
         let one = begin();
         let headers = |session: &Session| {
             let mut headers = HeaderMap::new();
@@ -182,21 +244,55 @@ mod tests {
     #[tokio::test]
     async fn sessions_share_the_rights_of_their_token() {
         let sessions = Sessions::default();
-        let begin = |token: &'static str| sessions.begin("x".to_owned(), HeaderValue::from_static(token));
+        let begin = |token: &'static str| {
+            sessions.begin("x".to_owned(), HeaderValue::from_static(token)).expect("a place")
+        };
         let (one, other, same) = (begin("Bearer t"), begin("Bearer u"), begin("Bearer t"));
         assert!(Arc::ptr_eq(&one.rights, &same.rights) && !Arc::ptr_eq(&one.rights, &other.rights));
         assert_ne!(one.visitor.form_key, same.visitor.form_key);
     }
 
-    #[tokio::test]
-    async fn sessions_are_bounded() {
+    /// Whoever signs in again and again ends his own sessions; and who fills the portal keeps others out, not signed out.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_signed_out_by_another() {
         let sessions = Sessions::default();
-        let first = sessions.begin("first".to_owned(), HeaderValue::from_static("x"));
+        let begin = |user: &str| sessions.begin(user.to_owned(), HeaderValue::from_static("x"));
+        let victim = begin("victim").expect("a place");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let first = begin("greedy").expect("a place");
+        tokio::time::advance(Duration::from_secs(1)).await;
         for _ in 0..MOST {
-            sessions.begin("more".to_owned(), HeaderValue::from_static("x"));
+            begin("greedy").expect("in place of an own one");
+        }
+        assert_eq!(sessions.all().len(), MOST_OF_ONE + 1);
+        assert!(sessions.has(&victim) && !sessions.has(&first));
+        // Accounts of one namespace are one owner.
+        for number in 0..MOST_OF_ONE * 2 {
+            begin(&format!("system:serviceaccount:team-a:sa-{number}")).expect("in place of an own one");
+        }
+        assert_eq!(sessions.all().len(), 2 * MOST_OF_ONE + 1);
+        let mut number = 0;
+        while begin(&format!("user-{number}")).is_ok() {
+            number += 1;
         }
         assert_eq!(sessions.all().len(), MOST);
-        assert!(!sessions.has(&first));
+        assert!(sessions.has(&victim) && begin("late").is_err());
+        assert!(begin("greedy").is_ok(), "in place of an own one");
+        sessions.end(&victim);
+        assert!(begin("late").is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_owner_follows_as_many_pages_as_he_may() {
+        let sessions = Sessions::default();
+        let begin =
+            |user: &str| sessions.begin(user.to_owned(), HeaderValue::from_static("x")).expect("a place");
+        let (one, other) = (begin("greedy"), begin("greedy"));
+        let mut followed: Vec<_> = (0..MOST_PAGES_OF_ONE).filter_map(|_| one.follow()).collect();
+        assert_eq!(followed.len(), MOST_PAGES_OF_ONE);
+        assert!(one.follow().is_none() && other.follow().is_none() && begin("alice").follow().is_some());
+        followed.pop();
+        assert!(other.follow().is_some());
     }
 
     #[test]

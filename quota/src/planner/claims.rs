@@ -19,8 +19,9 @@ use super::watches::PastClaims;
 use crate::ledger::JobId;
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Decision, Outcome, Plan, PlanLimits};
-use crate::queues::{OrderKey, Stop, WaitingJob};
+use crate::queues::{OrderKey, QueuePolicy, Stop, WaitingJob};
 use crate::tree::{JOBS, NodeId};
+use crate::victims::Rights;
 
 /// Guarded jobs of each leaf.
 const GUARDED: usize = 2;
@@ -73,13 +74,21 @@ impl Planner {
         plan: &mut Plan,
     ) {
         self.watches.note(self.ledger.tree(), now_ms);
-        self.ask_again(places);
         let mut left = RULED_OUT;
         let nodes = self.ledger.tree().len();
         let mut leaves = std::mem::take(&mut self.watches.unfinished);
         leaves.extend(self.touched.iter().copied().filter(|leaf| leaf.index() < nodes));
         for leaf in leaves {
+            let before = left;
             let heads = self.heads_to_watch(leaf, &mut left, places);
+            if left < before
+                && self.queues.line_of(leaf).is_some_and(|line| line.policy != QueuePolicy::Priority)
+            {
+                // These no longer block the others.
+                self.dirty.insert(leaf);
+                self.preemptors.insert(leaf);
+                plan.more = true;
+            }
             if left == 0 {
                 // Those guarded so far stay so until all are found.
                 self.watches.unfinished.insert(leaf);
@@ -129,7 +138,7 @@ impl Planner {
     }
 
     /// Clusters have changed: asks again about shapes that none could hold, some in each plan.
-    fn ask_again(&mut self, places: &mut dyn Places) {
+    pub(super) fn ask_again(&mut self, places: &mut dyn Places) {
         for _ in 0..ASKED_AGAIN {
             let Some(shape) = self.watches.next_nowhere() else { return };
             let job = self.queues.one_of_shape(shape);
@@ -139,7 +148,9 @@ impl Planner {
             self.watches.forget_nowhere(shape);
             for class in self.queues.classes_of_shape(shape) {
                 // Those that quota rules out are found again.
-                self.touched.extend(self.queues.set_never(class, false));
+                if let Some(leaf) = self.queues.set_never(class, false) {
+                    self.look_at(leaf);
+                }
             }
         }
     }
@@ -180,6 +191,10 @@ impl Planner {
         if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
             self.queues.set_never(id, true);
             return Head::Never;
+        }
+        // What it waits for is not for those who pass it.
+        if self.ledger.lacks_min(leaf, &class.request, class.key.preemptible) {
+            return Head::Other;
         }
         let below = match self.stop_of(class) {
             Stop::Quota { bound, .. } => Some(self.ledger.node_of(bound)),
@@ -309,6 +324,28 @@ impl Planner {
             self.preemptors.insert(leaf);
             let outcome = given_up.map(Outcome::GiveUp);
             plan.decisions.extend(outcome.map(|outcome| Decision { job: id, leaf, outcome }));
+        }
+    }
+
+    /// A claim does not keep its job from its min: a job inside it may reclaim, with a claim or without.
+    pub(super) fn let_claims_reclaim(&mut self) {
+        let claims: Vec<(NodeId, JobId)> =
+            self.holds.claims.values().map(|claim| (claim.leaf, claim.job.clone())).collect();
+        for (leaf, id) in claims {
+            let Some(job) = self.queues.get(&id) else { continue };
+            let request = self.ledger.tree().request(&job.request);
+            let pauses = self.pauses.contains(&(job.not_before_ms, id.clone()));
+            let reclaims = !pauses && Rights::reclaim(&self.ledger, leaf, &request);
+            if self.queues.is_aside(&id) != reclaims {
+                continue;
+            }
+            if reclaims {
+                self.queues.set_running(&id);
+                self.preemptors.insert(leaf);
+            } else {
+                self.queues.set_aside(&id, None);
+            }
+            self.look_at(leaf);
         }
     }
 

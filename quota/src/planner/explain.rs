@@ -4,7 +4,7 @@ use super::holds::Visitor;
 use super::state::Planner;
 use crate::ledger::JobId;
 use crate::plan::{Decision, Outcome, Plan, WaitReason};
-use crate::queues::{Class, Line, OrderKey, ReasonKind, Stop};
+use crate::queues::{Class, Line, OrderKey, QueuePolicy, ReasonKind, Stop};
 use crate::tree::NodeId;
 
 /// The position of a waiting job.
@@ -76,8 +76,9 @@ impl Planner {
         if let Some(head) = line.blocked_by_aside(key) {
             return Some(ReasonKind::Behind(head.id.clone()));
         }
-        // The first has the highest priority: if it blocks nobody, none does.
-        if let Some((first, id)) = line.fronts.first_key_value()
+        // The first that could run has the highest priority of those: if it blocks nobody, none does.
+        let mut first = line.fronts.iter().filter(|_| line.policy != QueuePolicy::Priority);
+        if let Some((first, id)) = first.find(|(_, id)| !self.is_never(**id))
             && first < key
             && line.policy.blocks(first.priority.0)
             && self.queues.class(*id).is_some_and(|class| self.stop_of(class) != Stop::None)

@@ -4,8 +4,8 @@
 //! start only if the holder could still start.
 //!
 //! A preemption is a promise: what its victims free is reserved for the preemptor until it starts or gives up,
-//! against all other jobs. A preemption begins only where it fits beside all claims; from then on no claim holds it
-//! back.
+//! against all other jobs. A preemption takes nothing of what claims keep free, and from then on no claim holds it
+//! back. Only a reclaim inside min may take from a borrower's claim, if there is no other way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,6 +85,20 @@ pub(super) struct Claiming {
     pub counted_ms: i64,
     /// The version of the planner's state in which it last tried to start.
     pub tried_at: Option<u64>,
+}
+
+/// The claims beside which a preemptor must fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claims {
+    All,
+    /// Those of jobs inside their min.
+    InsideMin,
+}
+
+impl Claims {
+    fn include(self, ledger: &Ledger, claim: &Claiming) -> bool {
+        self == Self::All || ledger.inside_min(claim.leaf, &claim.request)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -357,14 +371,35 @@ impl Holds {
         self.claims_on(ledger, visitor).any(|claim| claim.cluster == *cluster)
     }
 
-    /// Whether the visitor fits its path beside the claims on it. Preemptions are in the ledger already.
-    pub fn claims_leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> bool {
+    /// What claims keep from the visitor of the capacity that is free now, by limit. What its victims free is not
+    /// theirs.
+    pub fn kept_by_claims(&self, ledger: &Ledger, visitor: &Visitor, claims: Claims) -> BTreeMap<usize, i64> {
         let mut kept = BTreeMap::new();
-        for claim in self.claims_on(ledger, visitor).filter(|_| visitor.promised.is_none()) {
+        for claim in self.claims_on(ledger, visitor).filter(|claim| claims.include(ledger, claim)) {
             claim.keep(ledger, visitor, &mut kept);
         }
-        let extra = |bound: usize| kept.get(&bound).copied().unwrap_or(0);
-        ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra).is_none()
+        for (bound, amount) in &mut kept {
+            *amount = (*amount).min(ledger.room_under(*bound)).max(0);
+        }
+        kept
+    }
+
+    /// The holders of claims on the cluster that hold the visitor back, and the jobs for whose places they wait.
+    pub fn claims_in<'q>(
+        &self,
+        ledger: &Ledger,
+        queues: &'q Queues,
+        visitor: &Visitor,
+        cluster: &ClusterName,
+        claims: Claims,
+    ) -> (Vec<&'q WaitingJob>, Vec<JobId>) {
+        let here = self.claims_on(ledger, visitor).filter(|claim| claim.cluster == *cluster);
+        let here = here.filter(|claim| claims.include(ledger, claim));
+        here.fold((Vec::new(), Vec::new()), |(mut holders, mut gone), claim| {
+            holders.extend(queues.get(&claim.job));
+            gone.extend(claim.waits_for.iter().cloned());
+            (holders, gone)
+        })
     }
 }
 

@@ -186,7 +186,7 @@ impl Planner {
             if line.blocked_by_aside(&key).is_some() {
                 return None;
             }
-            let blocks = line.policy.blocks(key.priority.0);
+            let blocks = line.policy.blocks(key.priority.0) && !self.is_never(class);
             if let Some(candidate) = self.try_class(class, &key, now_ms) {
                 return Some(candidate);
             }
@@ -195,6 +195,13 @@ impl Planner {
             }
             after = Some(key);
         }
+    }
+
+    /// Whether jobs of the class could not run even on an empty fleet. They block nobody.
+    pub(super) fn is_never(&self, id: ClassId) -> bool {
+        self.queues.class(id).is_some_and(|class| {
+            class.never || self.ledger.is_hopeless(class.key.leaf, &class.request, class.key.preemptible)
+        })
     }
 
     fn try_class(&mut self, id: ClassId, key: &OrderKey, now_ms: i64) -> Option<Candidate> {

@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
-use super::holds::Visitor;
 use super::starts::{StartEnd, evicted_key};
 use super::state::Planner;
 
@@ -51,6 +50,7 @@ impl Planner {
         if limits.searches == 0 {
             return false;
         }
+        self.let_claims_reclaim();
         let Preemptors { mut lines, left_out } = self.preemptors(now_ms);
         let mut supposed = Supposed::default();
         if lines.is_empty() {
@@ -230,9 +230,10 @@ impl Planner {
                 break;
             }
             // A job that could never run does not preempt, whatever stopped it last.
-            let beyond = || self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
+            let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
+            let never = beyond || class.never;
             let stopped =
-                || !beyond() && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
+                || !beyond && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
             // Nothing has changed since it had a right.
             let searched = class.missed.as_ref();
             let known = searched.is_some_and(|missed| missed.version == self.version && !missed.fits_behind);
@@ -243,7 +244,7 @@ impl Planner {
             if has_right && (known || stopped()) {
                 found.push(*id);
             }
-            if line.policy.blocks(front.priority.0) {
+            if line.policy.blocks(front.priority.0) && !never {
                 break;
             }
         }
@@ -427,10 +428,8 @@ impl Planner {
         }
         let request = self.ledger.tree().request(&job.request);
         let short = self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0);
-        let visitor = Visitor::of(job, &request, now_ms, &self.holds);
-        let room = short.is_none() && self.holds.claims_leave_room(&self.ledger, &visitor);
         self.restore(supposed);
-        if !room {
+        if short.is_some() {
             return false;
         }
         let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));

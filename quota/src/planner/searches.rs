@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::holds::Visitor;
+use super::holds::{Claims, Holds, Visitor};
 use super::starts::StartEnd;
 use super::state::Planner;
-use crate::ledger::{JobId, Ledger, State};
+use crate::ledger::{AdmittedJob, JobId, Ledger, State};
 use crate::places::{ClusterName, Places};
 use crate::plan::PlanLimits;
 use crate::queues::ClassId;
 use crate::tree::NodeId;
-use crate::victims::{Goal, Known, Lineups, Searched, rule_out, search};
+use crate::victims::{Goal, Known, Lineups, Rights, Searched, rule_out, search};
 
 /// Preemptions by share in this time are counted, in the whole tree.
 const SHARE_WINDOW_MS: i64 = 6 * 3_600_000;
@@ -110,47 +110,82 @@ impl Planner {
         let holds = &self.holds;
         let visitor = Visitor::of(job, &request, round.now_ms, holds);
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
-        let leaves_room = |ledger: &Ledger| holds.claims_leave_room(ledger, &visitor);
-        let known = Known {
-            ending: &ending,
-            started: &self.started,
-            fresh: &self.fresh,
-            any_open: round.any_open,
-            saves_work: self.shared.len() >= SHARE_BURST,
-            behind_since_ms: self.behind.get(id).copied(),
-            given: &self.given,
-            now_ms: round.now_ms,
-            leaves_room: &leaves_room,
-        };
-        let ruled_out = rule_out(&mut self.ledger, places, job, known, &round.lineups);
-        let ledger = &self.ledger;
-        let is_open = |cluster: &&ClusterName| {
-            holds.may_preempt_in(cluster) && !holds.is_claimed(ledger, &visitor, cluster)
-        };
-        let goals = |open: &[ClusterName]| -> Vec<Goal> {
-            let goal = |cluster: &ClusterName| {
-                let (preemptors, gone) = holds.preemptors_in(cluster, Some(id));
-                Goal { cluster: cluster.clone(), preemptors, gone }
+        let reclaims = Rights::reclaim(&self.ledger, job.leaf, &request);
+        // A reclaim inside min waits for no claim, but for those inside theirs.
+        let two = reclaims && !holds.claims.is_empty();
+        let passes = if two { &[Claims::All, Claims::InsideMin][..] } else { &[Claims::All] };
+        let mut found = Searched::default();
+        for claims in passes.iter().copied() {
+            let kept = kept(&mut self.ledger, holds, &visitor, &ending, claims);
+            let known = Known {
+                ending: &ending,
+                started: &self.started,
+                fresh: &self.fresh,
+                any_open: round.any_open,
+                saves_work: self.shared.len() >= SHARE_BURST,
+                behind_since_ms: self.behind.get(id).copied(),
+                given: &self.given,
+                now_ms: round.now_ms,
+                kept: &kept,
             };
-            open.iter().filter(is_open).map(goal).collect()
-        };
-        if let Some(searched) = ruled_out {
-            // Without a cluster in which to start there is nothing to wait for.
-            let open = searched.again_ms.is_none()
-                || round.lineups.open_to(places, job).iter().any(|cluster| is_open(&cluster));
-            let searched = if open { searched } else { Searched::default() };
-            #[cfg(test)]
-            {
-                let goals = goals(&round.lineups.open_to(places, job));
-                let whole = search(&mut self.ledger, places, job, known, &Lineups::default(), &goals);
-                assert_eq!(whole, searched, "the whole search for {id} finds what was seen at a glance");
+            let ruled_out =
+                (!two).then(|| rule_out(&mut self.ledger, places, job, known, &round.lineups)).flatten();
+            let ledger = &self.ledger;
+            let is_open = |cluster: &&ClusterName| {
+                holds.may_preempt_in(cluster) && (reclaims || !holds.is_claimed(ledger, &visitor, cluster))
+            };
+            let goals = |open: &[ClusterName]| -> Vec<Goal> {
+                let goal = |cluster: &ClusterName| {
+                    let (mut preemptors, mut gone) = holds.preemptors_in(cluster, Some(id));
+                    let (holders, waited) = holds.claims_in(ledger, &self.queues, &visitor, cluster, claims);
+                    preemptors.extend(holders);
+                    gone.extend(waited);
+                    Goal { cluster: cluster.clone(), preemptors, gone }
+                };
+                open.iter().filter(is_open).map(goal).collect()
+            };
+            if let Some(searched) = ruled_out {
+                // Without a cluster in which to start there is nothing to wait for.
+                let open = searched.again_ms.is_none()
+                    || round.lineups.open_to(places, job).iter().any(|cluster| is_open(&cluster));
+                let searched = if open { searched } else { Searched::default() };
+                #[cfg(test)]
+                {
+                    let goals = goals(&round.lineups.open_to(places, job));
+                    let whole = search(&mut self.ledger, places, job, known, &Lineups::default(), &goals);
+                    assert_eq!(whole, searched, "the whole search for {id} finds what was seen at a glance");
+                }
+                return Some(searched);
             }
-            return Some(searched);
+            if depth == Depth::Glance {
+                return None;
+            }
+            let goals = goals(&round.lineups.open_to(places, job));
+            let searched = search(&mut self.ledger, places, job, known, &round.lineups, &goals);
+            let takes = searched.found.as_ref().is_some_and(|found| !found.victims.is_empty());
+            if claims == Claims::All || takes {
+                found = searched;
+            }
+            if found.found.is_some() {
+                break;
+            }
         }
-        if depth == Depth::Glance {
-            return None;
-        }
-        let goals = goals(&round.lineups.open_to(places, job));
-        Some(search(&mut self.ledger, places, job, known, &round.lineups, &goals))
+        Some(found)
     }
+}
+
+/// What claims keep from the preemptor. What becomes free by itself is for the claims as well.
+fn kept(
+    ledger: &mut Ledger,
+    holds: &Holds,
+    visitor: &Visitor,
+    ending: &BTreeSet<JobId>,
+    claims: Claims,
+) -> BTreeMap<usize, i64> {
+    let going: Vec<AdmittedJob> = ending.iter().filter_map(|id| ledger.release(id)).collect();
+    let kept = holds.kept_by_claims(ledger, visitor, claims);
+    for job in going {
+        ledger.admit(job);
+    }
+    kept
 }

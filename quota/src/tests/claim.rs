@@ -265,3 +265,78 @@ fn an_impossible_head_is_guarded_once_a_cluster_can_hold_it() {
     let said = fleet.plan_more(30 * MINUTE).join("; ");
     assert!(said.contains("giant0000 claims east"), "{said}");
 }
+
+/// b borrows all 8 cores with one job of 2 and six of 1; `wide` of a claims some.
+fn claimed(clusters: &str, cores: i64) -> Fleet {
+    let mut fleet = Fleet::new("root 8-8; a 1-8 @max-bypass=0s; b 0-8", clusters);
+    fleet.run("svc", "b", 2, 0, "east");
+    for id in ["s0", "s1", "s2", "s3", "s4", "s5"] {
+        fleet.run(id, "b", 1, 0, "east");
+        fleet.clusters.ends.insert(id.into(), 10 * MINUTE);
+    }
+    fleet.clusters.ends.insert("s5".into(), 20 * MINUTE);
+    fleet.submit("wide", "a", cores, 0);
+    fleet.plan();
+    fleet.end("s0");
+    fleet.submit("s6", "b", 1, 0);
+    fleet.clusters.ends.insert("s6".into(), 10 * MINUTE);
+    let said = fleet.plan();
+    assert!(said[0].starts_with("s6 starts") && said[1].starts_with("wide claims"), "{said:?}");
+    fleet
+}
+
+#[test]
+fn nobody_is_evicted_for_anothers_claim() {
+    let mut fleet = claimed("east 8, west 8", 5);
+    fleet.submit("small", "a", 1, 0);
+    let said = fleet.plan();
+    assert!(said[0].starts_with("small preempts") && !said[0].contains(", "), "{said:?}");
+}
+
+#[test]
+fn a_claim_of_a_borrower_delays_no_reclaim_inside_min() {
+    let mut fleet = claimed("east 8", 5);
+    fleet.submit("small", "a", 1, 0);
+    // Beside the claim: of a job whose places it does not wait for.
+    assert_eq!(fleet.plan(), ["small preempts s5 (Reclaim) for east"]);
+    fleet.end("s5");
+    assert_eq!(fleet.plan(), ["small starts on east"]);
+    // Also if the claim needs all that can become free.
+    let mut fleet = claimed("east 8", 6);
+    let svc = fleet.planner.ledger().job(&"svc".into()).unwrap().clone();
+    fleet.planner.admit(AdmittedJob { preemptible: false, ..svc });
+    fleet.submit("small", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["small preempts s5 (Reclaim) for east"]);
+    fleet.end("s5");
+    assert_eq!(fleet.plan(), ["small starts on east"]);
+}
+
+#[test]
+fn a_job_with_a_claim_reclaims_once_it_is_inside_its_min() {
+    let mut fleet = Fleet::new("root 8-8; a 4-8 @max-bypass=0s; b 0-8", "east 8");
+    fleet.run("a0", "a", 2, 0, "east");
+    fleet.run("b0", "b", 5, 0, "east");
+    fleet.submit("wide", "a", 3, 0);
+    fleet.plan();
+    fleet.submit("b1", "b", 1, 0);
+    assert_eq!(fleet.plan_at(1000), ["b1 starts on east", "wide claims east"]);
+    fleet.end("a0");
+    assert_eq!(fleet.plan_at(2000), ["wide preempts b1 (Reclaim) for east"]);
+    fleet.end("b1");
+    assert_eq!(fleet.plan_at(3000), ["wide starts on east"]);
+}
+
+#[test]
+fn a_firm_head_that_waits_for_a_min_held_by_others_leaves_the_claim_to_the_next() {
+    let mut fleet = Fleet::new("root 9-9; a 2-9 @max-bypass=0s; b 0-9", "east 5");
+    let service = admitted(fleet.planner.tree(), "service", "a", 1, 0, 0);
+    fleet.planner.admit(AdmittedJob { preemptible: false, ..service });
+    fleet.clusters.hold("service", "east", 1);
+    fleet.run("r1", "b", 3, 0, "east");
+    let firm = waiting(fleet.planner.tree(), "firm", "a", 2, 9, 0);
+    fleet.planner.enqueue(WaitingJob { preemptible: false, ..firm });
+    fleet.submit("wide", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "wide claims east"]);
+}

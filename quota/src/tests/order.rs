@@ -101,3 +101,47 @@ fn backing_off_jobs_keep_their_place_and_let_others_pass() {
     assert_eq!(at(50), (vec!["second".to_owned()], Some(100)));
     assert_eq!(at(100), (vec!["first".to_owned()], None));
 }
+
+#[test]
+fn a_head_that_can_never_run_blocks_nobody() {
+    let text = "root 10; a 2-10";
+    let plan_all = |planner: &mut Planner, clusters: &mut Clusters| {
+        let mut started = Vec::new();
+        loop {
+            let plan = planner.plan(0, PlanLimits::default(), clusters);
+            started.extend(plan.admitted().map(|(id, _)| id.to_string()));
+            if !plan.more {
+                return started;
+            }
+        }
+    };
+    for policy in [QueuePolicy::Block, QueuePolicy::Intelligent { threshold: 4 }] {
+        let mut planner = Planner::new(tree(text));
+        let a = leaf(planner.tree(), "a");
+        planner.set_policy(a, policy);
+        // Above max, not preemptible and above min, too large for every cluster.
+        planner.enqueue(waiting(planner.tree(), "above", "a", 11, 9, 0));
+        let firm = waiting(planner.tree(), "firm", "a", 3, 8, 0);
+        planner.enqueue(WaitingJob { preemptible: false, ..firm });
+        planner.enqueue(waiting(planner.tree(), "nowhere", "a", 9, 7, 0));
+        planner.enqueue(waiting(planner.tree(), "head", "a", 6, 6, 0));
+        planner.enqueue(waiting(planner.tree(), "next", "a", 6, 6, 1));
+        planner.enqueue(waiting(planner.tree(), "small", "a", 1, 0, 0));
+        let mut clusters = Clusters::new("east 8");
+        assert_eq!(plan_all(&mut planner, &mut clusters), ["head"], "{policy:?}");
+        let reason = |planner: &Planner, id: &str| super::reason_text(&planner.reason(&id.into()).unwrap());
+        assert_eq!(reason(&planner, "above"), "ExceedsQuota");
+        assert_eq!(reason(&planner, "firm"), "ExceedsQuota");
+        assert_eq!(reason(&planner, "nowhere"), "NoPlace");
+        assert_eq!(reason(&planner, "small"), "BehindHead next");
+        // Once a cluster could hold it, it blocks again.
+        clusters.grow("west", 9);
+        planner.release(&"head".into());
+        let east = clusters.end(&"head".into()).unwrap();
+        planner.places_freed(&east);
+        clusters.hold("other", "west", 1);
+        planner.places_changed();
+        assert_eq!(plan_all(&mut planner, &mut clusters), [""; 0], "{policy:?}");
+        assert_eq!(reason(&planner, "next"), "BehindHead nowhere");
+    }
+}

@@ -298,9 +298,13 @@ fn a_larger_share_gives_way_whatever_the_priorities_of_its_jobs() {
 
 #[test]
 fn nobody_leaves_its_own_leaf_only_to_give_a_right() {
-    // Without its leaf's small job the preemptor is inside min; what it needs all comes from b.
-    let two = "root 6-6; a 2-6; b 0-6";
-    check(two, "a 1 -1,b 5", "a 2", &["b cpu 5 0: Reclaim"]);
+    // Without its leaf's small job the preemptor would be inside min; but what it needs all comes from b, and that
+    // job would run beside it.
+    let two = "root 6-6; a 2-6; b 0-6 @min-runtime=1h";
+    check(two, "a 1 -1,b 5", "a 2", &[]);
+    // If the small job's capacity is needed as well, the leaf stays inside its min.
+    check(two, "a 1 -1,b 4,b 1", "a 2", &["b cpu 1 0: Reclaim", "a cpu 1 -1: InQueuePriority"]);
+    check(two, "a 1 -1,b 1,b 4", "a 2", &["b cpu 1 0: Reclaim", "a cpu 1 -1: InQueuePriority"]);
     // By its share it has no right to so much beside it.
     let shares = "root 6-6 @share-preemption=FairShare; a 1-6; b 1-6";
     check(shares, "a 1 -1,a 1,b 4", "a 3", &[]);
@@ -453,4 +457,55 @@ fn a_job_that_waits_for_quota_is_not_told_of_each_preemptor_before_it() {
     assert_eq!(fleet.plan(), ["p starts on east"]);
     fleet.submit("other", "b", 2, 0);
     assert_eq!(fleet.plan(), [""; 0], "an equal of a job that was told");
+}
+
+#[test]
+fn a_job_that_may_not_be_preempted_takes_its_min_back_and_claims() {
+    let firm = |fleet: &mut Fleet, cores: i64| {
+        let job = waiting(fleet.planner.tree(), "firm", "a", cores, 0, 0);
+        fleet.planner.enqueue(WaitingJob { preemptible: false, ..job });
+    };
+    let text = "root 4-4 jobs=9; a 2-4 @max-bypass=0s; b 1-4 jobs=5";
+    let mut fleet = Fleet::new(text, "east 4");
+    fleet.run("b1", "b", 2, 0, "east");
+    fleet.run("b2", "b", 2, 0, "east");
+    firm(&mut fleet, 2);
+    assert_eq!(fleet.plan(), ["firm preempts b2 (Reclaim) for east"]);
+    let mut fleet = Fleet::new(&text.replace("a 2-4", "a 2-4 @reclaim=Never"), "east 4");
+    fleet.run("b1", "b", 3, 0, "east");
+    firm(&mut fleet, 2);
+    fleet.plan();
+    fleet.submit("b2", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["b2 starts on east", "firm claims east"]);
+}
+
+#[test]
+fn another_set_is_tried_where_the_first_uses_up_what_may_be_taken() {
+    let mut fleet = Fleet::new("root 12-12; a 7-12; b 4-12", "east 8");
+    for (id, cores) in [("a1", 4), ("a2", 3), ("a3", 1)] {
+        fleet.run(id, "a", cores, 0, "east");
+    }
+    fleet.submit("b1", "b", 3, 0);
+    assert_eq!(fleet.plan(), ["b1 preempts a2 (Reclaim) for east"]);
+    // By share as well: the small one alone makes no room, and beside it the share is no longer larger.
+    let shares = "root 12-12 @share-preemption=FairShare; a 0-12; b 0-12";
+    let mut fleet = Fleet::new(shares, "east 4");
+    fleet.run("a1", "a", 3, 0, "east");
+    fleet.run("a2", "a", 1, 0, "east");
+    fleet.submit("b1", "b", 3, 0);
+    assert_eq!(fleet.plan(), ["b1 preempts a1 (FairShare) for east"]);
+}
+
+#[test]
+fn the_largest_share_goes_first_in_whatever_cluster() {
+    let text = "root 12-12; a 4-12; hog 0-12; small 0-12";
+    let mut fleet = Fleet::new(text, "east 8, west 4");
+    for (id, path, cluster, lost_ms) in
+        [("h0", "hog", "east", 65_000), ("h1", "hog", "east", 60_000), ("s0", "small", "west", 5_000)]
+    {
+        fleet.run(id, path, 4, 0, cluster);
+        fleet.clusters.lost.insert(id.into(), lost_ms);
+    }
+    fleet.submit("a0", "a", 4, 0);
+    assert_eq!(fleet.plan(), ["a0 preempts h1 (Reclaim) for east"]);
 }

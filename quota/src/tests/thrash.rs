@@ -74,7 +74,10 @@ fn the_root_bounds_the_gpu_time_that_is_lost_for_what_is_gained() {
     // Half an hour of four GPUs for an hour of one.
     assert_eq!(run("2", 1800, Some(3600)), 1);
     assert_eq!(run("1.9", 1800, Some(3600)), 0);
-    assert_eq!(run("0", 1800, None), 1, "what it gains is not known");
+    // Without a declared run time nothing counts as gained.
+    assert_eq!(run("0", 1800, None), 0);
+    assert_eq!(run("100", 1800, None), 0);
+    assert_eq!(run("0", 0, None), 1, "nothing is lost");
 }
 
 #[test]

@@ -72,8 +72,8 @@ pub(crate) struct Known<'k> {
     /// When a job below the node was last preempted by share.
     pub given: &'k BTreeMap<NodeId, i64>,
     pub now_ms: i64,
-    /// Whether the preemptor fits its path beside what is reserved for others.
-    pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
+    /// By limit, what claims keep from the preemptor of the capacity that is free before it has victims.
+    pub kept: &'k BTreeMap<usize, i64>,
 }
 
 impl<'k> Known<'k> {
@@ -146,7 +146,7 @@ pub(super) struct Search<'s> {
     pub guaranteed: Vec<NodeId>,
     /// For each node of the path, the share after the preemptor.
     pub shares: Vec<(NodeId, Share)>,
-    /// Jobs that led to a swap, and those equal to them: not tried again.
+    /// Jobs that led to a swap or to no room, and those equal to them: not tried again.
     pub spared: Vec<(NodeId, i64, Resources)>,
     pub protected: Protected,
 }
@@ -205,7 +205,8 @@ impl<'s> Search<'s> {
     /// The lowest node of its path without enough quota.
     pub fn lack_of_quota(&self) -> Option<Lack> {
         let leaf = self.preemptor.leaf;
-        let short = self.ledger.first_short(leaf, &self.request, self.preemptor.preemptible, |_| 0)?;
+        let kept = |bound: usize| self.known.kept.get(&bound).copied().unwrap_or(0);
+        let short = self.ledger.first_short(leaf, &self.request, self.preemptor.preemptible, kept)?;
         Some(Lack {
             quota_at: Some(short.node),
             short: self.ledger.short_at(short.node, &self.request, short.r),
@@ -218,9 +219,6 @@ impl<'s> Search<'s> {
     pub fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
         if let Some(lack) = self.lack_of_quota() {
             return lack;
-        }
-        if !(self.known.leaves_room)(self.ledger) {
-            return Lack { quota_at: Some(NodeId::ROOT), short: self.asked(), ..Lack::default() };
         }
         let gone: Vec<JobId> = gone.map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
         if self.fits_in(goal, &gone) {

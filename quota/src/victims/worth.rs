@@ -109,7 +109,8 @@ impl Search<'_> {
         if found.victims.iter().any(|victim| victim.rule == TakeRule::Reclaim) {
             return false;
         }
-        let Some(run_ms) = self.preemptor.run_time_ms else { return false };
+        // A run time that is not declared is no gain that could be weighed against a loss.
+        let run_ms = self.preemptor.run_time_ms.unwrap_or(0);
         let gpus = |request: &fleet_resources::Resources| -> i128 {
             request.iter().filter(|(name, _)| name.as_str().ends_with(GPU)).map(|(_, n)| i128::from(n)).sum()
         };

@@ -353,6 +353,9 @@ impl Engine<'_> {
     }
 
     fn ask_pod(&mut self, pod: &Pod) -> io::Result<()> {
+        if let Some(message) = pod.mistake.clone() {
+            return self.say(&pod.name, LogEvent::Rejected { reason: "Refused".to_string(), message });
+        }
         let request = &pod.spec.request;
         let ask =
             Ask { now_ms: self.now_ms, phase: pod.phase, suggested: pod.suggested.as_ref(), clusters: None };

@@ -64,6 +64,8 @@ pub struct Job {
 pub struct Pod {
     pub name: String,
     pub spec: PodSpec,
+    /// Why it is rejected when it comes.
+    pub mistake: Option<String>,
     pub suggested: Option<BTreeSet<NodeName>>,
     pub phase: Phase,
 }

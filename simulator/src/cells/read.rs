@@ -306,10 +306,10 @@ fn pod(field: &Field<'_>) -> Read<Pod> {
         },
     };
     let spec = fields.need("spec", "HiveD's pod scheduling specification")?;
-    let read =
-        PodSpec::read(&spec.json(), &format!("default/{name}")).map_err(|error| first(&spec, vec![error]))?;
+    let (read, mistake) = PodSpec::parse(&spec.json(), &format!("default/{name}"))
+        .map_err(|error| first(&spec, vec![error]))?;
     fields.end()?;
-    Ok(Pod { name, spec: read, suggested, phase })
+    Ok(Pod { name, spec: read, mistake: mistake.map(|mistake| mistake.to_string()), suggested, phase })
 }
 
 /// Nodes by name, or by `{cluster, name}`.

@@ -200,3 +200,26 @@ fn a_name_is_taken_once_and_time_ends_when_it_is_said() {
     assert!(told.contains("1 a rejected: found a second group a"), "{told}");
     assert!(!told.contains("finished") && !told.contains("late"), "{told}");
 }
+
+#[test]
+fn a_pod_whose_place_in_its_groups_is_unclear_is_refused_and_the_rest_goes_on() {
+    let pod = |name: &str, group: &str| {
+        format!(
+            "  - {{at: 0s, pod: {{name: {name}, spec: {{version: v2, virtualCluster: vc, priority: 1, cellType: GPU, \
+             cellNumber: 1, podRootGroup: {{name: {name}, pod: {{cellsPerPod: {{cellType: GPU, cellNumber: 1}}, {group}}}}}}}}}}}\n"
+        )
+    };
+    let none = pod("none", "podMinNumber: 1, podMaxNumber: 1");
+    let unequal = pod("unequal", "podMinNumber: 1, podMaxNumber: 2, containsCurrentPod: true");
+    let empty = pod("empty", "podMinNumber: 0, podMaxNumber: 0, containsCurrentPod: true");
+    let good = pod("good", "podMinNumber: 1, podMaxNumber: 1, containsCurrentPod: true");
+    let told = story("f", &format!("{NODE}{none}{unequal}{empty}{good}"));
+    for wanted in [
+        "none rejected: podRootGroup: found 0 pods with containsCurrentPod",
+        "unequal rejected: podRootGroup.pod.podMaxNumber: found 2 beside podMinNumber 1",
+        "empty rejected: ",
+        "good is bound",
+    ] {
+        assert!(told.contains(wanted), "{wanted} in\n{told}");
+    }
+}

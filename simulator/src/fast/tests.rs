@@ -56,12 +56,23 @@ fn a_member_without_reservations_takes_what_fits_its_sum_and_the_gang_waits_ther
 #[test]
 fn an_object_that_its_kind_does_not_allow_is_the_files_mistake() {
     let text = format!(
-        "{}events:\n  - at: 1s\n    apply: {{apiVersion: scheduling.sigs.k8s.io/v1beta1, kind: ElasticQuotaTree, metadata: {{name: t}}, spec: {{root: 5}}}}\n",
+        "{}events:\n  - at: 1s\n    apply: {{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: Queue, metadata: {{name: q}}, spec: {{queuePolicy: 5}}}}\n",
         fleet("")
     );
     let scenario = Scenario::read("s.yaml", &text).expect("the file's own fields are right");
     let error = run(&scenario, &mut Kept::default()).expect_err("refused").to_string();
-    assert!(error.starts_with("s.yaml:") && error.contains("ElasticQuotaTree t"), "{error}");
+    assert!(error.starts_with("s.yaml:") && error.contains("Queue q"), "{error}");
+}
+
+#[test]
+fn a_job_on_a_node_that_is_not_ready_uses_nothing_of_the_other_nodes() {
+    let text = "clusters:\n  - {name: east, nodePools: [{name: n, count: 2, allocatable: {cpu: 8}}]}\nevents:\n  - {at: 0s, job: \
+        {name: a, components: [{name: worker, requests: {cpu: 8}}], runtime: 1000s}}\n  - {at: 5s, node: {cluster: east, name: n-0, \
+        ready: false}}\n  - {at: 10s, job: {name: b, components: [{name: worker, requests: {cpu: 2}}], runtime: 20s}}\n";
+    let (summary, records) = run_text(text);
+    assert!(summary.violations.is_empty(), "{:?}", summary.violations);
+    let started = |record: &&Record| &*record.job == "default/b" && record.what.event() == "Started";
+    assert_eq!(records.iter().find(started).map(|record| record.at_ms), Some(10_000), "{records:?}");
 }
 
 /// One cluster of so many cores, a tree with these children under a root of so many, and events.

@@ -76,6 +76,17 @@ impl<'d> Field<'d> {
         Ok(Fields { own: self.clone(), left, known: Vec::new() })
     }
 
+    /// All entries of a map, with or without a value.
+    pub fn entries(&self, allowed: &str) -> Read<Vec<(&'d str, Self)>> {
+        let Node::Map(entries) = &self.at.node else { return self.refuse(allowed) };
+        Ok(entries.iter().map(|(name, at)| (name.as_str(), self.child(name, at))).collect())
+    }
+
+    /// Written without a value.
+    pub fn is_empty(&self) -> bool {
+        self.at.node == Node::Null
+    }
+
     pub fn list(&self, allowed: &str) -> Read<Vec<Self>> {
         let Node::List(items) = &self.at.node else { return self.refuse(allowed) };
         let item = |(i, at)| Self { file: self.file, path: format!("{}[{i}]", self.path), at };
@@ -126,6 +137,16 @@ impl<'d> Field<'d> {
             Node::Bool(value) => Ok(value.to_string()),
             _ => self.refuse(allowed),
         }
+    }
+
+    /// A text, also an empty one.
+    pub fn quoted(&self, allowed: &str) -> Read<()> {
+        if matches!(&self.at.node, Node::Text(_)) { Ok(()) } else { self.refuse(allowed) }
+    }
+
+    /// A text or a number.
+    pub fn amount(&self, allowed: &str) -> Read<()> {
+        if matches!(&self.at.node, Node::Text(_) | Node::Number(_)) { Ok(()) } else { self.refuse(allowed) }
     }
 
     pub fn texts(&self, allowed: &str) -> Read<BTreeMap<String, String>> {

@@ -14,6 +14,7 @@ mod read;
 mod remarks;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub use error::ScenarioError;
 pub use model::{

@@ -15,6 +15,7 @@ use super::{
         Action, ClusterSpec, DEFAULT_PODS, Event, MAX_NODES, Manifest, Mode, NodePool, ObjectName, Process,
         Scenario,
     },
+    tree,
 };
 
 const DOCUMENT: &str = "a map with clusters, objects, events, and perhaps seed, until, mode";
@@ -144,9 +145,15 @@ fn node_pool(field: &Field<'_>) -> Read<NodePool> {
     let mut fields = field.map("a map with name, count and allocatable")?;
     let name = fields.need("name", "the pool's name; its nodes are <name>-0, <name>-1, ...")?.name()?;
     let count = fields.take("count").map(|f| f.whole(0, MAX_NODES as i64)).transpose()?.unwrap_or(1);
-    let mut allocatable = fields
-        .need("allocatable", "what one node has, such as {cpu: 64, nvidia.com/gpu: 8}")?
-        .quantities()?;
+    let field = fields.need("allocatable", "what one node has, such as {cpu: 64, nvidia.com/gpu: 8}")?;
+    let mut allocatable = field.quantities()?;
+    // A node for no pods is written as no node.
+    let pods = allocatable.get("pods").and_then(|text| fleet_resources::quantity::parse("pods", text).ok());
+    if let Some(("pods", field)) = field.entries("")?.into_iter().find(|(name, _)| *name == "pods")
+        && pods == Some(0)
+    {
+        return field.refuse(format!("1 or more; without it, {DEFAULT_PODS}; or count: 0"));
+    }
     allocatable.entry("pods".to_string()).or_insert_with(|| DEFAULT_PODS.to_string());
     let labels = fields.take("labels").map(|f| f.texts("a map of labels")).transpose()?.unwrap_or_default();
     let taints = match fields.take("taints") {
@@ -191,7 +198,10 @@ pub(super) fn manifest(field: &Field<'_>) -> Read<Manifest> {
         value["metadata"]["namespace"] = json!(namespace);
     }
     if let Some(field) = fields.take("spec") {
-        field.map("a map")?;
+        let mut spec = field.map("a map")?;
+        if let Some(root) = spec.take("root").filter(|_| kind == "ElasticQuotaTree") {
+            tree::check(&root)?;
+        }
     }
     Ok(Manifest { line: field.at.line, api_version, kind, namespace, name, value })
 }
@@ -288,7 +298,8 @@ fn node(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Action> {
             .filter(|pool| pool.count > 0)
             .map(|pool| format!("{} to {}", pool.node_name(0), pool.node_name(pool.count - 1)))
             .collect();
-        return name.refuse(allowed.join(", "));
+        let none = format!("nothing: {cluster} has no nodes");
+        return name.refuse(if allowed.is_empty() { none } else { allowed.join(", ") });
     }
     let ready = fields.need("ready", "true or false")?.truth()?;
     fields.end()?;

@@ -1,17 +1,25 @@
-//! Values of a scenario file that are ignored: values of the quota tree and of policies that are unknown or
-//! impossible, and job names used twice. The run goes on; a hub would report the same in conditions and events.
+//! Values of a scenario file that are ignored: values of the quota tree, of queues, policies and jobs that are unknown
+//! or impossible, and job names used twice. The run goes on; a hub would report the same in conditions and events.
 
-use std::{collections::BTreeMap, fmt};
+mod jobs;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use fleet_api::names;
 use fleet_policies::{choice::PolicyScope, spec, workload::WorkloadKind};
-use fleet_quota::{NodeSpec, QuotaTree};
-use serde_json::Value;
+use fleet_quota::{NodeSpec, QueuePolicy, QuotaTree};
+use serde_json::{Value, json};
 
 use super::model::{Action, Manifest, ObjectName, Scenario};
+use jobs::Known;
 
 /// Fields of a node of the tree.
 const NODE_FIELDS: [&str; 6] = ["name", "namespaces", "attributes", "min", "max", "children"];
+/// Paths that a remark names.
+const PATHS_NAMED: usize = 20;
 /// Remarks on one file; the rest are counted.
 const MOST: usize = 50;
 
@@ -35,15 +43,19 @@ impl fmt::Display for Remark {
 
 /// Everything in the file that does not count, in its order, and how many more there are.
 pub(super) fn remarks(scenario: &Scenario) -> (Vec<Remark>, usize) {
-    let mut found = Vec::new();
+    let known = Known {
+        classes: applied(scenario).filter(|m| m.kind == "PriorityClass").map(|m| m.name.as_str()).collect(),
+        clusters: scenario.clusters.iter().map(|cluster| cluster.name.as_str()).collect(),
+    };
+    let mut found = nodes(scenario);
     let mut jobs: BTreeMap<(&str, &str), &Manifest> = BTreeMap::new();
     let mut trees: BTreeMap<(&str, &str), ()> = BTreeMap::new();
     for manifest in scenario.objects.iter().filter(|manifest| manifest.line > 0) {
-        look(scenario, manifest, &mut jobs, &mut trees, &mut found);
+        look(scenario, manifest, &known, &mut jobs, &mut trees, &mut found);
     }
     for event in &scenario.events {
         match &event.action {
-            Action::Apply(manifest) => look(scenario, manifest, &mut jobs, &mut trees, &mut found),
+            Action::Apply(manifest) => look(scenario, manifest, &known, &mut jobs, &mut trees, &mut found),
             Action::Delete(ObjectName { namespace, name, kind, .. }) => {
                 if kind == "ElasticQuotaTree" {
                     trees.remove(&(namespace.as_str(), name.as_str()));
@@ -58,9 +70,38 @@ pub(super) fn remarks(scenario: &Scenario) -> (Vec<Remark>, usize) {
     (found, more)
 }
 
+/// Objects of the file, whenever they are applied.
+fn applied(scenario: &Scenario) -> impl Iterator<Item = &Manifest> {
+    let later = scenario.events.iter().filter_map(|event| match &event.action {
+        Action::Apply(manifest) => Some(manifest),
+        _ => None,
+    });
+    scenario.objects.iter().chain(later)
+}
+
+/// Amounts of nodes that no pod can ask for.
+fn nodes(scenario: &Scenario) -> Vec<Remark> {
+    let mut found = Vec::new();
+    for cluster in &scenario.clusters {
+        for pool in &cluster.node_pools {
+            let mut sentences = Vec::new();
+            let path = format!("nodePools[{}].allocatable", pool.name);
+            jobs::amounts(&json!(pool.allocatable), &path, &mut sentences);
+            found.extend(sentences.into_iter().map(|sentence| Remark {
+                file: scenario.file.clone(),
+                line: 1,
+                object: format!("cluster {}", cluster.name),
+                sentence,
+            }));
+        }
+    }
+    found
+}
+
 fn look<'s>(
     scenario: &Scenario,
     manifest: &'s Manifest,
+    known: &Known,
     jobs: &mut BTreeMap<(&'s str, &'s str), &'s Manifest>,
     trees: &mut BTreeMap<(&'s str, &'s str), ()>,
     found: &mut Vec<Remark>,
@@ -90,7 +131,9 @@ fn look<'s>(
         }
         "PropagationPolicy" => violations(spec, PolicyScope::Namespaced, key.0).into_iter().for_each(tell),
         "ClusterPropagationPolicy" => violations(spec, PolicyScope::Cluster, "").into_iter().for_each(tell),
+        "Queue" => queue(scenario, manifest).into_iter().for_each(tell),
         kind if WorkloadKind::of(&manifest.api_version, kind).is_job() => {
+            jobs::broken(&manifest.value, known).into_iter().for_each(&mut tell);
             if let Some(first) = jobs.insert(key, manifest) {
                 tell(format!(
                     "metadata.name: found a second job {}/{}, the first is the {} of line {}; allowed: each name once, \
@@ -101,6 +144,62 @@ fn look<'s>(
         }
         _ => {}
     }
+}
+
+/// What a Queue's values do not do.
+fn queue(scenario: &Scenario, manifest: &Manifest) -> Vec<String> {
+    let (metadata, spec) = (&manifest.value["metadata"], &manifest.value["spec"]);
+    if manifest.namespace != names::QUEUE_NAMESPACE {
+        let allowed = names::QUEUE_NAMESPACE;
+        return vec![format!("metadata.namespace: found {}; allowed: {allowed}", manifest.namespace)];
+    }
+    let mut found = Vec::new();
+    let label = names::QUEUE_CREATED_LABEL;
+    if metadata["labels"][label].is_null() {
+        found.push(format!(
+            "metadata.labels[{label}]: found nothing; allowed: \"true\"; the queue sets no policy"
+        ));
+    }
+    let name = names::QUOTA_FULLNAME_ANNOTATION;
+    let paths = paths(scenario);
+    let path = metadata["annotations"][name].as_str();
+    if path.is_none_or(|path| !paths.contains(path)) {
+        let path = path.map_or("nothing".to_string(), |path| format!("{path:?}"));
+        let known: Vec<&str> = paths.iter().map(String::as_str).take(PATHS_NAMED).collect();
+        let more = if paths.len() > PATHS_NAMED { ", ..." } else { "" };
+        let allowed = format!("the path of a node of the quota tree: {}{more}", known.join(", "));
+        found.push(format!(
+            "metadata.annotations[{name}]: found {path}; allowed: {allowed}; the queue sets no policy"
+        ));
+    }
+    let policy = spec["queuePolicy"].as_str().unwrap_or_default();
+    if QueuePolicy::from_text(policy, None).is_none() {
+        let allowed = "Priority, Block, Intelligent; it counts as Priority";
+        found.push(format!("spec.queuePolicy: found {policy:?}; allowed: {allowed}"));
+    }
+    let threshold = &metadata["annotations"]["priority-threshold"];
+    if let Some(text) = threshold.as_str().filter(|text| text.parse::<i64>().is_err()) {
+        let default = QueuePolicy::DEFAULT_THRESHOLD;
+        found.push(format!(
+            "metadata.annotations[priority-threshold]: found {text:?}; allowed: a whole number; it counts as {default}"
+        ));
+    }
+    found
+}
+
+/// Paths of all nodes of the file's trees, whenever these are applied.
+fn paths(scenario: &Scenario) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for manifest in applied(scenario).filter(|manifest| manifest.kind == "ElasticQuotaTree") {
+        let mut open = vec![(&manifest.value["spec"]["root"], "root".to_string())];
+        while let Some((node, path)) = open.pop() {
+            for child in node["children"].as_array().into_iter().flatten() {
+                open.push((child, format!("{path}/{}", child["name"].as_str().unwrap_or_default())));
+            }
+            paths.insert(path);
+        }
+    }
+    paths
 }
 
 fn violations(spec: &Value, scope: PolicyScope, namespace: &str) -> Vec<String> {

@@ -307,3 +307,134 @@ mod fuzz {
         assert!(Scenario::read("s.yaml", &text).is_err());
     }
 }
+
+/// The remarks on a file with this tree, queue fields, node and job.
+fn remarks_on(allocatable: &str, queue: &str, job: &str) -> Vec<String> {
+    let file = format!(
+        "clusters: [{{name: east, nodePools: [{{name: p, allocatable: {{{allocatable}}}}}]}}]\nobjects:\n  - {{apiVersion: \
+         scheduling.sigs.k8s.io/v1beta1, kind: ElasticQuotaTree, metadata: {{name: t}}, spec: {{root: {{name: root, \
+         min: {{cpu: 8}}, max: {{cpu: 8}}, children: [{{name: a, min: {{cpu: 1}}, namespaces: [default]}}]}}}}}}\n  - \
+         {{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: Queue, {queue}}}\nevents:\n  - {{at: 1s, job: {{name: j, \
+         {job}}}}}\n"
+    );
+    let (found, _) = Scenario::read("s.yaml", &file).expect("readable").remarks();
+    found.into_iter().map(|remark| format!("{}: {}", remark.object, remark.sentence)).collect()
+}
+
+#[test]
+fn queues_nodes_and_jobs_whose_values_do_not_count_are_remarked_on() {
+    let node = "cpu: 8, nvidia.com/gpu: 8";
+    let metadata = |path: &str| {
+        format!(
+            "metadata: {{name: q, labels: {{create-by-kubequeue: 'true'}}, annotations: {{kube-queue/quota-fullname: \
+             {path}}}}}"
+        )
+    };
+    let queue = format!("{}, spec: {{queuePolicy: Block}}", metadata("root/a"));
+    let pods = "components: [{name: worker, requests: {cpu: 1, nvidia.com/gpu: 1}}]";
+    let check = |node: &str, queue: &str, job: &str, expected: &str| {
+        let found = remarks_on(node, queue, job);
+        assert_eq!(found.len(), usize::from(!expected.is_empty()), "{found:?}");
+        assert!(found.iter().all(|sentence| sentence.starts_with(expected)), "{found:?}");
+    };
+    check(node, &queue, pods, "");
+    let policy = format!("{}, spec: {{queuePolicy: Fifo}}", metadata("root/a"));
+    check(
+        node,
+        &policy,
+        pods,
+        "Queue q: spec.queuePolicy: found \"Fifo\"; allowed: Priority, Block, Intelligent",
+    );
+    check(
+        node,
+        &format!("{}, spec: {{queuePolicy: Block}}", metadata("root/nosuch")),
+        pods,
+        "Queue q: metadata.annotations[kube-queue/quota-fullname]: found \"root/nosuch\"; allowed: the path of a node of \
+         the quota tree: root, root/a",
+    );
+    let unlabelled = queue.replace("labels: {create-by-kubequeue: 'true'}, ", "");
+    check(node, &unlabelled, pods, "Queue q: metadata.labels[create-by-kubequeue]: found nothing");
+    check(
+        "cpu: 8, gpu: 8",
+        &queue,
+        pods,
+        "cluster east: nodePools[p].allocatable: found the resource \"gpu\"",
+    );
+    check(
+        node,
+        &queue,
+        "components: [{name: worker, requests: {nvidia.com/gpu: 1500m}}]",
+        "PyTorchJob j: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests[nvidia.com/gpu]: \
+         found 1500m; allowed: a whole number; it counts as 2",
+    );
+    let class = format!("priorityClassName: nosuch, {pods}");
+    check(
+        node,
+        &queue,
+        &class,
+        "PyTorchJob j: spec.pytorchReplicaSpecs.Worker.template.spec.priorityClassName: found \"nosuch\"; allowed: a \
+         PriorityClass of this file, which has none",
+    );
+    for (field, value, sentence) in [
+        (
+            "annotations",
+            "sim.fleet.dev/runtime: soon",
+            "metadata.annotations[sim.fleet.dev/runtime]: found \"soon\"",
+        ),
+        (
+            "annotations",
+            "sim.fleet.dev/fail-on: west",
+            "metadata.annotations[sim.fleet.dev/fail-on]: found \"west\"",
+        ),
+        (
+            "labels",
+            "quota.scheduling.alibabacloud.com/preemptible: 'no'",
+            "metadata.labels[quota.scheduling.alibabacloud.com/preemptible]: found \"no\"",
+        ),
+    ] {
+        check(node, &queue, &format!("{field}: {{{value}}}, {pods}"), &format!("PyTorchJob j: {sentence}"));
+    }
+}
+
+/// A value of the wrong type in a quota tree names its line and field, and what is allowed there.
+#[test]
+fn a_tree_with_values_of_the_wrong_type_is_refused_by_field() {
+    let check = |fields: &str, expected: &str| {
+        let rest = format!(
+            "objects:\n  - apiVersion: scheduling.sigs.k8s.io/v1beta1\n    kind: ElasticQuotaTree\n    metadata: {{name: t}}\n    \
+             spec:\n      root:\n        name: root\n        children:\n          - {{{fields}}}\n"
+        );
+        let error = Scenario::read("s.yaml", &format!("{CLUSTERS}{rest}")).expect_err(fields).to_string();
+        assert!(
+            error.starts_with(&format!("s.yaml:13: objects[0].spec.root.children[0]{expected}")),
+            "{error}"
+        );
+    };
+    check(
+        "name: a, attributes: {fleet.dev/weight: 2}",
+        ".attributes.fleet.dev/weight: found 2; allowed: a text in quotes, such as fleet.dev/weight: \"2\"",
+    );
+    check("name: a, max: {cpu: null}", ".max.cpu: found nothing; allowed: a quantity");
+    check("name: a, min: x", ".min: found \"x\"; allowed: a map of resource names to quantities");
+    check("name: a, namespaces: a", ".namespaces: found \"a\"; allowed: a list of namespaces");
+    check("name: null", ".name: found nothing; allowed: a name");
+    check("name: a, children: x", ".children: found \"x\"; allowed: a list of nodes");
+}
+
+#[test]
+fn a_node_for_no_pods_and_an_event_of_no_node_are_refused() {
+    let check = |file: &str, expected: &str| {
+        let error = Scenario::read("s.yaml", file).expect_err(file).to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let cluster = |pool: &str| format!("clusters: [{{name: east, nodePools: [{{name: p, {pool}}}]}}]\n");
+    check(
+        &cluster("allocatable: {cpu: 8, pods: 0}"),
+        "clusters[0].nodePools[0].allocatable.pods: found 0; allowed: 1 or more; without it, 110",
+    );
+    let event = "events: [{at: 1s, node: {cluster: east, name: p-0, ready: false}}]\n";
+    check(
+        &format!("{}{event}", cluster("count: 0, allocatable: {cpu: 8}")),
+        "found \"p-0\"; allowed: nothing: east has no nodes",
+    );
+}

@@ -20,7 +20,8 @@ fn bind(name: &str, groups: &[&str]) -> (&'static str, Value) {
     let subjects: Vec<Value> =
         groups.iter().map(|g| json!({"apiGroup": GROUP, "kind": "Group", "name": g})).collect();
     let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}, "subjects": subjects});
     (CLUSTER_BINDINGS, object)
 }

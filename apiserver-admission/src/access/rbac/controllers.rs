@@ -6,10 +6,10 @@ use super::{BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES};
 use serde_json::{Value, json};
 
 /// Verbs, group (`core` for the first one), resources.
-type Rule = (&'static str, &'static str, &'static str);
+pub(super) type Rule = (&'static str, &'static str, &'static str);
 
-const EVENTS: Rule = ("create,update,patch", "core", "events");
-const EVENTS_OF_GROUP: Rule = ("create,update,patch", "events.k8s.io", "events");
+pub(super) const EVENTS: Rule = ("create,update,patch", "core", "events");
+pub(super) const EVENTS_OF_GROUP: Rule = ("create,update,patch", "events.k8s.io", "events");
 
 /// Controllers, each with the rules of its role; all of them write events, unless a leading `-` excludes that.
 const CONTROLLERS: &[(&str, &[Rule])] = &[
@@ -320,13 +320,13 @@ const SCHEDULER: &[Rule] = &[
     ("get,list,watch", "resource.k8s.io", "deviceclasses,resourceslices"),
 ];
 
-fn rule((verbs, group, resources): Rule) -> Value {
+pub(super) fn rule((verbs, group, resources): Rule) -> Value {
     let list = |text: &str| text.split(',').map(Value::from).collect::<Vec<_>>();
     let group = if group == "core" { "" } else { group };
     json!({"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)})
 }
 
-fn role(name: &str, mut rules: Vec<Value>) -> (&'static str, Value) {
+pub(super) fn role(name: &str, mut rules: Vec<Value>) -> (&'static str, Value) {
     if matches!(
         name,
         "system:controller:namespace-controller" | "system:controller:generic-garbage-collector"
@@ -339,31 +339,43 @@ fn role(name: &str, mut rules: Vec<Value>) -> (&'static str, Value) {
     (CLUSTER_ROLES, object)
 }
 
-fn bind(name: &str, subject: Value) -> (&'static str, Value) {
+pub(super) fn bind(name: &str, subjects: &[Value]) -> (&'static str, Value) {
     let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
             "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}, "subjects": [subject]});
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}, "subjects": subjects});
     (CLUSTER_BINDINGS, object)
 }
 
-fn person(kind: &str, name: &str) -> Value {
+pub(super) fn person(kind: &str, name: &str) -> Value {
     json!({"apiGroup": GROUP, "kind": kind, "name": name})
+}
+
+/// A role in a namespace of the system.
+pub(super) fn role_in(namespace: &str, name: &str, rules: Value) -> (&'static str, Value) {
+    let meta = meta(name, namespace);
+    (
+        ROLES,
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rules}),
+    )
+}
+
+/// Whom a role in a namespace of the system is given.
+pub(super) fn bind_in(namespace: &str, name: &str, role: &str, subjects: &[Value]) -> (&'static str, Value) {
+    let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": meta(name, namespace), "subjects": subjects,
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": role}});
+    (BINDINGS, object)
+}
+
+fn meta(name: &str, namespace: &str) -> Value {
+    json!({"name": name, "namespace": namespace, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}})
 }
 
 /// A role in kube-system and whom it is given.
 fn in_kube_system(name: &str, rules: Value, subjects: &[Value]) -> [(&'static str, Value); 2] {
-    let meta = json!({"name": name, "namespace": "kube-system",
-        "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}});
-    let api = "rbac.authorization.k8s.io/v1";
-    [
-        (ROLES, json!({"apiVersion": api, "kind": "Role", "metadata": meta, "rules": rules})),
-        (
-            BINDINGS,
-            json!({"apiVersion": api, "kind": "RoleBinding", "metadata": meta, "subjects": subjects,
-                "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name}}),
-        ),
-    ]
+    [role_in("kube-system", name, rules), bind_in("kube-system", name, name, subjects)]
 }
 
 /// The roles and bindings of the controllers and the scheduler, as (table, object).
@@ -378,16 +390,16 @@ pub fn controllers() -> Vec<(&'static str, Value)> {
         let full = format!("system:controller:{account}");
         out.push(role(&full, rules.iter().chain(events).copied().map(rule).collect()));
         let subject = json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": account});
-        out.push(bind(&full, subject));
+        out.push(bind(&full, &[subject]));
     }
     for (name, rules) in [("system:kube-controller-manager", MANAGER), ("system:kube-scheduler", SCHEDULER)] {
         out.push(role(name, rules.iter().copied().map(rule).collect()));
-        out.push(bind(name, person("User", name)));
+        out.push(bind(name, &[person("User", name)]));
     }
     let metrics =
         ["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"];
     out.push(role("system:monitoring", vec![json!({"nonResourceURLs": metrics, "verbs": ["get"]})]));
-    out.push(bind("system:monitoring", person("Group", "system:monitoring")));
+    out.push(bind("system:monitoring", &[person("Group", "system:monitoring")]));
     let leader = |name: &str, of: &str| {
         let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]},
             {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [of], "verbs": ["get", "update"]}]);
@@ -401,6 +413,9 @@ pub fn controllers() -> Vec<(&'static str, Value)> {
         "resourceNames": ["extension-apiserver-authentication"]}]);
     let subjects =
         ["system:kube-controller-manager", "system:kube-scheduler"].map(|user| person("User", user));
-    out.extend(in_kube_system("extension-apiserver-authentication-reader", reader, &subjects));
+    let name = "extension-apiserver-authentication-reader";
+    out.push(role_in("kube-system", name, reader));
+    out.push(bind_in("kube-system", &format!("system::{name}"), name, &subjects));
+    out.extend(super::system::roles());
     out
 }

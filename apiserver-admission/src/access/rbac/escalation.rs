@@ -47,8 +47,12 @@ pub fn check_write(
                 return Ok(());
             }
             let aggregated = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
-            if new.get("aggregationRule").is_some() && !same("aggregationRule") {
-                refuse(base, auth, user, r, name, namespace, &[aggregated])?;
+            if new.get("aggregationRule").is_some()
+                && !same("aggregationRule")
+                && refuse(base, auth, user, r, name, namespace, &[aggregated]).is_err()
+            {
+                let why = "must have cluster-admin privileges to use an aggregationRule";
+                return Err(ApiError::forbidden(r, name, why));
             }
             refuse(base, auth, user, r, name, namespace, tree::list(new, &["rules"]))
         }

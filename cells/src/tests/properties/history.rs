@@ -222,10 +222,12 @@ impl History {
         match decision {
             Decision::Place(proposal) => {
                 self.cells.commit(&proposal).map_err(|stale| stale.to_string())?;
+                laws::hidden(&before, &self.cells, request, &ask, &proposal)?;
                 laws::placed(&self.cells, request, &proposal)
             }
             Decision::Preempt(proposal) if phase == Phase::Preempting => {
                 self.cells.commit(&proposal).map_err(|stale| stale.to_string())?;
+                laws::hidden(&before, &self.cells, request, &ask, &proposal)?;
                 laws::reserved(&self.cells, request, &proposal)
             }
             Decision::Preempt(_) | Decision::Wait(_) => Ok(()),

@@ -182,7 +182,10 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
     if !is_one || !is_sound(before, request, ask) || several_clusters(before) {
         return Ok(());
     }
-    let guaranteed = |name: &&&String| before.group(name).is_some_and(|group| group.priority >= 0);
+    // One that was lazily preempted before is opportunistic, whatever it asked for.
+    let guaranteed = |name: &&&String| {
+        before.group(name).is_some_and(|group| group.priority >= 0 && group.lazy_preemption_status.is_none())
+    };
     for kept in displaced.iter().filter(guaranteed) {
         let mut fewer = before.clone();
         for other in displaced.iter().filter(|other| *other != kept) {
@@ -194,6 +197,36 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
         {
             let (name, placement) = (request.name(), &found.placement);
             return Err(format!("{name} displaces {displaced:?}, but {kept} may stay: {placement:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A bad node hides where it can: while every promise can get a good cell, a group that gets its own takes none of the
+/// last ones. Suggestions may leave no other choice, and so may a fleet of several clusters. A group that gives up a
+/// reservation on a bad node returns a bad cell first.
+pub(super) fn hidden(
+    before: &Cells,
+    after: &Cells,
+    request: &GroupRequest,
+    ask: &Ask<'_>,
+    proposal: &Proposal,
+) -> Result<(), String> {
+    let suggestions = ask.suggested.is_some() && !request.ignore_k8s_suggested_nodes;
+    let others = !proposal.lazily_preempted.is_empty() || !proposal.cancelled.is_empty();
+    let returns = before.group(request.name()).is_some();
+    if suggestions || others || returns || several_clusters(before) {
+        return Ok(());
+    }
+    for position in 0..before.topology.chains.len() {
+        let chain = ChainNo::of(position);
+        let left = before.state.good_left(&before.topology, chain, 0);
+        let then = after.state.good_left(&after.topology, chain, 0);
+        if left.iter().all(|left| *left >= 0) && then.iter().any(|left| *left < 0) {
+            let name = request.name();
+            return Err(format!(
+                "{name} takes the last good cell of a promise: left by level {left:?}, then {then:?}"
+            ));
         }
     }
     Ok(())

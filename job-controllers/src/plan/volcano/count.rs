@@ -49,7 +49,7 @@ impl View<'_> {
             tally.succeeded += i64::from(pod.is_succeeded());
             tally.ready += i64::from(pod.is_ready());
             if !pod.is_ended() {
-                tally.restarts += pod.container_restarts();
+                tally.restarts = tally.restarts.saturating_add(pod.container_restarts());
             }
         }
         tally

@@ -90,25 +90,25 @@ fn min_resources(view: &View<'_>) -> BTreeMap<String, String> {
     };
     let mut tasks: Vec<&Task<'_>> = view.tasks.iter().collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(class(task)));
-    let minimums: i64 = tasks.iter().map(|task| task.min_available).sum();
+    let minimums = fleet_resources::sum(tasks.iter().map(|task| task.min_available));
     let mut taken: Vec<(&Task<'_>, i64)> = Vec::new();
     let mut left = view.min_available;
     let mut take = |task, most: i64| {
         let count = most.min(left).max(0);
-        left -= count;
+        left = left.saturating_sub(count);
         taken.push((task, count));
     };
     if view.min_available < minimums {
         tasks.iter().for_each(|task| take(task, task.replicas));
     } else {
         tasks.iter().for_each(|task| take(task, task.min_available));
-        tasks.iter().for_each(|task| take(task, task.replicas - task.min_available));
+        tasks.iter().for_each(|task| take(task, task.replicas.saturating_sub(task.min_available)));
     }
-    let (mut requests, mut limits, mut pods) = (Resources::new(), Resources::new(), 0);
+    let (mut requests, mut limits, mut pods) = (Resources::new(), Resources::new(), 0_i64);
     for (task, count) in taken {
         requests.add(&workload::template_requests(task.template).unwrap_or_default().scaled(count));
         limits.add(&limits_of(&task.template["spec"]).scaled(count));
-        pods += count;
+        pods = pods.saturating_add(count);
     }
     let mut found = BTreeMap::new();
     if pods > 0 {

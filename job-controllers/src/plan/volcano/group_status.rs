@@ -140,7 +140,7 @@ fn shortage(
     counts.push(format!("{} minAvailable", view.min_available));
     let mut message = format!(
         "{}/{} tasks in gang unschedulable: pod group is not ready, {}",
-        (view.min_available - ready).max(0),
+        view.min_available.saturating_sub(ready).max(0),
         tasks.len(),
         counts.join(", ")
     );

@@ -8,7 +8,7 @@ use super::{
     phase::Phase,
     plugins, policy,
     step::{self, Kill, Step},
-    task::problem,
+    task::{problem, too_many},
     view::{Input, View, version_of},
 };
 use crate::plan::{Plan, time_left};
@@ -54,14 +54,14 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         Step::Enter(next, cause) => {
             let reason = due.why.clone().map(|why| (cause, why));
             if next == Phase::Restarting {
-                status["retryCount"] = (view.retries + i64::from(due.counts)).into();
+                status["retryCount"] = view.retries.saturating_add(i64::from(due.counts)).into();
                 if let Kill::Targets(targets) = &due.targets(&view) {
                     plan.mark = targets.clone();
                 } else {
-                    status["version"] = (view.version + 1).into();
+                    status["version"] = view.version.saturating_add(1).into();
                 }
             } else if next.is_whole_kill() {
-                status["version"] = (view.version + 1).into();
+                status["version"] = view.version.saturating_add(1).into();
             }
             step::enter(&mut status, next, reason, view.job, input.now);
             plan.status_first = true;
@@ -180,11 +180,14 @@ fn sync(view: &View<'_>, plan: &mut Plan, status: &mut Value) {
         group.metadata.deletion_timestamp.is_none()
             && group.status["phase"].as_str().is_some_and(|phase| !phase.is_empty() && phase != "Pending")
     });
-    if !admitted {
+    if !admitted || too_many(view.job).is_some() {
         return;
     }
     for task in view.tasks.iter().filter(|task| view.may_start(task)) {
         for index in 0..task.replicas {
+            if plan.create.is_full() {
+                return;
+            }
             if !view.pods.contains_key(&task.pod_name(view.job, index)) {
                 plan.create.push(make::pod(view, task, index));
             }

@@ -381,7 +381,7 @@ pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut Plan, statu
             Next::Counted | Next::Again { counts: false } => {}
             Next::Again { counts: true } => {
                 let (tries, _) = tries(view, end.pod.name());
-                let noted = format!("{} {}", tries + 1, end.pod.uid());
+                let noted = format!("{} {}", tries.saturating_add(1), end.pod.uid());
                 tried.insert(format!("{TRIES}{}", end.pod.name()), noted.into());
                 plan.status_first = true;
             }

@@ -71,7 +71,7 @@ fn running(view: &View<'_>) -> Step {
     }
     if view.rules.is_some() {
         // The rules decide whether the attempt is over.
-        let short = counts.pending > total - view.min_available;
+        let short = counts.pending > total.saturating_sub(view.min_available);
         return if short { Step::Settle(Phase::Pending) } else { Step::Stay };
     }
     let min_success = view.job.spec["minSuccess"].as_i64();
@@ -79,14 +79,14 @@ fn running(view: &View<'_>) -> Step {
         return Step::Settle(Phase::Completed);
     }
     if counts.succeeded + counts.failed >= total {
-        let tasks: i64 = view.tasks.iter().map(|task| task.min_available).sum();
+        let tasks = fleet_resources::sum(view.tasks.iter().map(|task| task.min_available));
         let short = |task: &Task<'_>| view.tally(task).succeeded < task.min_available;
         let failed = (view.min_available >= tasks && view.tasks.iter().any(short))
             || min_success.is_some()
             || counts.succeeded < view.min_available;
         return Step::Settle(if failed { Phase::Failed } else { Phase::Completed });
     }
-    if counts.pending > total - view.min_available {
+    if counts.pending > total.saturating_sub(view.min_available) {
         return Step::Settle(Phase::Pending);
     }
     Step::Stay

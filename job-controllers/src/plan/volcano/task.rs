@@ -3,10 +3,19 @@
 use serde_json::Value;
 
 use fleet_agent_ground::Object;
+use fleet_policies::workload::PODS_MAX;
 
-use crate::{cycle, plan::count};
+use crate::{
+    cycle,
+    plan::{
+        count,
+        limits::{self, HOSTS_MAX},
+    },
+};
 
 pub(crate) const DEFAULT_MAX_RETRY: i64 = 3;
+/// Plugins that write the addresses of all pods, or require one that does.
+const LIST_HOSTS: [&str; 6] = ["svc", "ssh", "tensorflow", "mpi", "pytorch", "ray"];
 
 pub(super) struct Task<'a> {
     pub name: String,
@@ -17,14 +26,22 @@ pub(super) struct Task<'a> {
     /// Pods of one partition are restarted together; 0: no partitions.
     pub partition_size: i64,
     pub spec: &'a Value,
+    /// Addresses in its list of hosts at most.
+    hosts_max: i64,
 }
 
 /// The tasks in their order; one without a name is `default<i>`, as in Volcano's admission.
 pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
     let tasks = job.spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let hosts_max = match too_many(job) {
+        None => HOSTS_MAX,
+        Some(_) => HOSTS_MAX / i64::try_from(tasks.len().max(1)).unwrap_or(i64::MAX),
+    };
     let read = |(i, spec): (usize, &'_ Value)| -> (String, i64) {
         let name = spec["name"].as_str().filter(|name| !name.is_empty());
-        (name.map_or_else(|| format!("default{i}"), str::to_owned), count(&spec["replicas"], 1))
+        // Above the limit the job is refused, and no loop is longer.
+        let replicas = count(&spec["replicas"], 1).min(PODS_MAX);
+        (name.map_or_else(|| format!("default{i}"), str::to_owned), replicas)
     };
     tasks
         .iter()
@@ -33,7 +50,8 @@ pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
             let (name, replicas) = read((i, spec));
             let partition = &spec["partitionPolicy"];
             let partition_size = partition["partitionSize"].as_i64().unwrap_or(0);
-            let min_by_partitions = partition["minPartitions"].as_i64().map(|min| min * partition_size);
+            let min_by_partitions =
+                partition["minPartitions"].as_i64().map(|min| min.saturating_mul(partition_size));
             let min = spec["minAvailable"].as_i64().or(min_by_partitions).unwrap_or(replicas);
             Task {
                 name,
@@ -43,13 +61,25 @@ pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
                 policies: spec["policies"].as_array().map_or(&[][..], Vec::as_slice),
                 partition_size,
                 spec,
+                hosts_max,
             }
         })
         .collect()
 }
 
+/// Why no more pods of the job are created, if it is too large.
+pub(super) fn too_many(job: &Object) -> Option<String> {
+    let tasks = job.spec["tasks"].as_array().into_iter().flatten();
+    let pods = fleet_resources::sum(tasks.map(|task| count(&task["replicas"], 1)));
+    let lists_hosts = LIST_HOSTS.iter().any(|name| job.spec["plugins"].get(name).is_some());
+    limits::too_many("spec.tasks", pods, lists_hosts)
+}
+
 /// Why some of the job's tasks can never start, if so.
 pub fn problem(job: &Object) -> Option<String> {
+    if let Some(why) = too_many(job) {
+        return Some(why);
+    }
     let tasks = of(job);
     let needs = |task: &Task<'_>| -> Vec<&str> {
         let names = task.spec["dependsOn"]["name"].as_array().into_iter().flatten();
@@ -98,7 +128,7 @@ impl Task<'_> {
     /// `host.subdomain` of each pod; a host name set in the template is one address for all.
     pub fn hosts(&self, job: &Object) -> Vec<String> {
         let named = self.template["spec"]["hostname"].as_str().is_some_and(|name| !name.is_empty());
-        let count = if named { self.replicas.min(1) } else { self.replicas };
+        let count = self.replicas.min(if named { 1 } else { self.hosts_max });
         (0..count)
             .map(|index| {
                 let (host, subdomain) = self.host(job, index);

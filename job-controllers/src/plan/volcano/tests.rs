@@ -11,6 +11,7 @@ use super::{view::VERSION, *};
 use crate::plan::{Delayed, Plan, Pods};
 
 mod completion;
+mod limits;
 
 const NOW: &str = "2026-01-01T00:01:00Z";
 

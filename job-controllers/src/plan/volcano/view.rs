@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fleet_agent_ground::{Object, Pod};
 use fleet_pai::{completion::Rules, names};
+use fleet_resources::sum;
 use jiff::Timestamp;
 use kube::discovery::ApiResource;
 use serde_json::Value;
@@ -68,7 +69,7 @@ impl<'a> View<'a> {
         let (job, status) = (input.job, &input.job.status);
         let tasks = task::of(job);
         let min_available =
-            job.spec["minAvailable"].as_i64().unwrap_or_else(|| tasks.iter().map(|t| t.min_available).sum());
+            job.spec["minAvailable"].as_i64().unwrap_or_else(|| sum(tasks.iter().map(|t| t.min_available)));
         Self {
             input,
             job,
@@ -83,7 +84,7 @@ impl<'a> View<'a> {
     }
 
     pub fn total(&self) -> i64 {
-        self.tasks.iter().map(|task| task.replicas).sum()
+        sum(self.tasks.iter().map(|task| task.replicas))
     }
 
     pub fn max_retry(&self) -> i64 {

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use fleet_policies::{names::may_carry_state, reason::Reason, spec::StatePreservation, workload};
 use jsonpath_rust::JsonPath;
 use serde_json::{Value, json};
 
-use crate::{binding::BindingEntry, status::cut};
+use crate::{
+    names::may_carry_state,
+    reason::Reason,
+    spec::{self, Failover, StatePreservation},
+    workload::{self, WorkloadKind},
+};
 
 /// Prefix of the environment variables.
 const ENV_PREFIX: &str = "FLEET_RESTORE_";
@@ -14,8 +18,8 @@ const ENV_PREFIX: &str = "FLEET_RESTORE_";
 const LABEL_MAX: usize = 63;
 
 /// The values that the policy's rules find in the last status of a run, by alias.
-pub(crate) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
-    let (Some(failover), Some(status)) = (&entry.failover, status) else { return BTreeMap::new() };
+pub fn read(failover: Option<&Failover>, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
+    let (Some(failover), Some(status)) = (failover, status) else { return BTreeMap::new() };
     let of_application = failover.application.as_ref().and_then(|a| a.state_preservation.as_ref());
     let of_cluster = failover.cluster.as_ref().and_then(|c| c.state_preservation.as_ref());
     let rules: Option<&StatePreservation> = match reason {
@@ -25,15 +29,15 @@ pub(crate) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>)
     let rules = rules.map_or(&[][..], |preservation| &preservation.rules);
     let found = rules.iter().filter_map(|rule| {
         let value = find(status, &rule.json_path)?;
-        Some((rule.alias_label_name.clone(), cut(&value).to_string()))
+        Some((rule.alias_label_name.clone(), value))
     });
     found.collect()
 }
 
 /// The first value at a path; strings unchanged, other values as JSON.
 fn find(status: &Value, path: &str) -> Option<String> {
-    // A binding may still have a policy that is older than the rule of `fleet_policies::spec`.
-    if !fleet_policies::spec::is_plain_json_path(path) {
+    // A binding may still have a policy that is older than the rule of [`crate::spec`].
+    if !spec::is_plain_json_path(path) {
         return None;
     }
     let found = status.query(&standard(path)).ok()?;
@@ -56,22 +60,25 @@ fn standard(path: &str) -> String {
 }
 
 /// Adds the preserved state of earlier runs to an object for a member. Values of later runs take precedence.
-pub(crate) fn hand_over(entry: &BindingEntry, object: &mut Value) {
-    let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
-    let state: BTreeMap<&String, &String> = attempts.flat_map(|attempt| &attempt.preserved_state).collect();
+pub fn hand_over<'s>(
+    kind: WorkloadKind,
+    object: &mut Value,
+    runs: impl Iterator<Item = &'s BTreeMap<String, String>>,
+) {
+    let state: BTreeMap<&String, &String> = runs.flatten().collect();
     if state.is_empty() {
         return;
     }
     for (alias, value) in &state {
         // A value that is not a valid label is still in the environment. A binding may still have a policy that is
-        // older than the rule of `fleet_policies::spec`.
+        // older than the rule of [`crate::spec`].
         if is_label_value(value) && may_carry_state(alias) {
             object["metadata"]["labels"][alias.as_str()] = json!(value);
         }
     }
     let env: Vec<(String, String)> =
         state.into_iter().map(|(alias, value)| (env_name(alias), value.clone())).collect();
-    workload::set_env(entry.workload, object, &env);
+    workload::set_env(kind, object, &env);
 }
 
 /// `FLEET_RESTORE_CHECKPOINT_STEP` for `example.com/checkpoint-step`: the name after the prefix, in capitals.

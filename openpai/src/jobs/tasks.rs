@@ -1,0 +1,178 @@
+//! What the hub knows of the tasks of a job that starts task by task: which of them wait and why, and which were
+//! preempted while the others ran on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_pai::{completion::RoleRule, exit, state::State};
+use fleet_policies::{reason::Reason, workload::WorkloadKind};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    Run,
+    detail::{place_of, tasks_of_counts},
+    events, text,
+};
+use crate::{
+    cells::{
+        Standing,
+        waiting::{WaitingPod, waiting_pods},
+    },
+    server::Server,
+};
+
+/// Tasks of a running job that wait for cells. Without the right to read what is on the cells, no level is named.
+pub async fn waiting_tasks(server: &Server, run: &Run) -> Vec<WaitingPod> {
+    if run.cluster().is_none() || run.state().is_final() || !starts_task_by_task(run) {
+        return Vec::new();
+    }
+    let held: BTreeSet<String> = run.cells().into_keys().map(str::to_owned).collect();
+    let now = Timestamp::now();
+    let standing = Standing::read(server).await;
+    match standing.and_then(|standing| standing.picture(now)) {
+        Ok(Some(picture)) => waiting_pods(&picture, WorkloadKind::VolcanoJob, &run.object, &held, now),
+        _ => unexplained(run, &held),
+    }
+}
+
+/// The tasks that wait, for a caller who may not know why.
+fn unexplained(run: &Run, held: &BTreeSet<String>) -> Vec<WaitingPod> {
+    let Some(rules) = run.rules().filter(|_| !held.is_empty()) else { return Vec::new() };
+    let shown = tasks_of_counts(run);
+    let waits = |rule: &RoleRule, index: i64| {
+        let task = &shown[&rule.role]["taskStatuses"][usize::try_from(index).unwrap_or(0)];
+        task["taskState"] == json!(State::Waiting)
+    };
+    let pods = rules.roles.iter().flat_map(|rule| {
+        let indices = (0..rule.instances).filter(|index| waits(rule, *index));
+        indices.map(|index| format!("{}-{index}", rule.task)).collect::<Vec<_>>()
+    });
+    let pods = pods.filter(|pod| !held.contains(pod));
+    let message = "it has no cells yet; why is told to those who may read what is on the cells";
+    pods.map(|pod| WaitingPod {
+        pod,
+        reason: Reason::Queuing.as_str().to_owned(),
+        message: message.to_owned(),
+    })
+    .collect()
+}
+
+fn starts_task_by_task(run: &Run) -> bool {
+    let tasks: i64 = run.rules().iter().flat_map(|rules| &rules.roles).map(|role| role.instances).sum();
+    let request = fleet_cell_requests::read(WorkloadKind::VolcanoJob, &run.object);
+    tasks > 1 && request.is_ok_and(|request| !request.whole)
+}
+
+/// Adds to a job in OpenPAI's form why its tasks wait, and how often they were preempted.
+pub async fn add_tasks(server: &Server, run: &Run, detail: &mut Value) {
+    if !starts_task_by_task(run) {
+        return;
+    }
+    add_waiting(run, &waiting_tasks(server, run).await, detail);
+    if let Ok(events) = events::listed(server, run).await {
+        add_preempted(run, &preempted(&events), detail);
+    }
+}
+
+fn add_waiting(run: &Run, waiting: &[WaitingPod], detail: &mut Value) {
+    for pod in waiting {
+        let why = format!("{}: {}", pod.reason, pod.message);
+        if let Some(task) = task(run, &pod.pod, detail) {
+            task["waitingReason"] = json!(why);
+        }
+    }
+    let status = &mut detail["jobStatus"];
+    if let (Some(first), true) = (waiting.first(), status["waitingReason"].is_null()) {
+        let more = if waiting.len() > 1 {
+            format!(" (and {} more tasks)", waiting.len() - 1)
+        } else {
+            String::new()
+        };
+        status["waitingReason"] =
+            json!(format!("{}: {} waits: {}{more}", first.reason, first.pod, first.message));
+    }
+}
+
+/// How often each pod was preempted while others of its job ran on, by the events of the job.
+fn preempted(events: &[Value]) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::new();
+    for event in events.iter().filter(|event| event["reason"] == Reason::Preempted.as_str()) {
+        let pods = text(&event["message"], "").split_once(" preempted by ").map_or("", |(pods, _)| pods);
+        for pod in pods.split(", ").filter(|pod| !pod.is_empty()) {
+            *counts.entry(pod.to_owned()).or_default() += event["count"].as_i64().unwrap_or(1);
+        }
+    }
+    counts
+}
+
+fn add_preempted(run: &Run, counts: &BTreeMap<String, i64>, detail: &mut Value) {
+    for (pod, count) in counts {
+        if let Some(task) = task(run, pod, detail) {
+            task["retries"] = json!(task["retries"].as_i64().unwrap_or(0) + count);
+            task["accountableRetries"] = json!(0);
+            task["lastRetriedExitCode"] = json!(exit::POD_DELETED);
+        }
+    }
+}
+
+fn task<'d>(run: &Run, pod: &str, detail: &'d mut Value) -> Option<&'d mut Value> {
+    let rules = run.rules()?;
+    let (rule, index) = place_of(run.name(), &rules, &format!("{}-{pod}", run.name()))?;
+    let tasks = detail["taskRoles"][&rule.role]["taskStatuses"].as_array_mut()?;
+    tasks.get_mut(usize::try_from(index).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_pai::names;
+
+    use super::*;
+    use crate::jobs;
+
+    fn run() -> Run {
+        let rules = json!({"roles": [{"role": "train", "task": "train", "instances": 3, "minFailed": 1,
+            "minSucceeded": 3, "taskRetry": {"fancy": true, "max": 0}}], "jobRetry": {"fancy": true, "max": 0}});
+        let object = json!({"metadata": {"name": "alice-j", "namespace": "ns",
+                "annotations": {names::ID_ANNOTATION: "alice~j", names::RULES_ANNOTATION: rules.to_string()}},
+            "status": {"state": {"phase": "Running"}, "running": 1}});
+        Run::of(object, Some(json!({"spec": {"clusters": [{"name": "east"}]}}))).expect("a job")
+    }
+
+    #[test]
+    fn without_the_rights_they_say_at_least_that_they_wait() {
+        let held: BTreeSet<String> = ["train-1".to_owned()].into();
+        let mut run = run();
+        run.binding = Some(json!({"spec": {"clusters": [{"name": "east"}],
+            "cells": {"groups": [{"pods": [{"name": "train-1", "node": "n1", "leafCells": [0]}]}]}}}));
+        run.object["status"]["taskStatusCount"] = json!({"train": {"phase": {"Running": 1, "Succeeded": 1}}});
+        let pods: Vec<(String, String)> =
+            unexplained(&run, &held).into_iter().map(|pod| (pod.pod, pod.reason)).collect();
+        assert_eq!(pods, [("train-2".to_owned(), "Queuing".to_owned())]);
+        assert_eq!(unexplained(&run, &BTreeSet::new()), []);
+    }
+
+    #[test]
+    fn tasks_say_why_they_wait_and_how_often_they_were_preempted() {
+        let run = run();
+        let mut shown = jobs::detail(&run, jobs::tasks_of_counts(&run));
+        let pod = |pod: &str| WaitingPod {
+            pod: pod.into(),
+            reason: "InsufficientCells".into(),
+            message: "none".into(),
+        };
+        add_waiting(&run, &[pod("train-1"), pod("train-2")], &mut shown);
+        let events = [
+            json!({"reason": "Preempted", "count": 2,
+                "message": "train-1 preempted by default/bob-j (VirtualCluster); the other pods run on"}),
+            json!({"reason": "Preempted", "message": "evicted from east: preempted by bob"}),
+            json!({"reason": "ScheduleBindingSucceed", "message": "train-0 preempted by nobody"}),
+        ];
+        add_preempted(&run, &preempted(&events), &mut shown);
+        let task = |index: usize| shown["taskRoles"]["train"]["taskStatuses"][index].clone();
+        assert_eq!(task(1)["waitingReason"], "InsufficientCells: none");
+        assert_eq!((&task(1)["retries"], &task(1)["lastRetriedExitCode"]), (&json!(2), &json!(-101)));
+        assert_eq!((&task(0)["retries"], &task(0)["waitingReason"]), (&json!(0), &Value::Null));
+        let why = &shown["jobStatus"]["waitingReason"];
+        assert_eq!(why, "InsufficientCells: train-1 waits: none (and 1 more tasks)");
+    }
+}
