@@ -15,6 +15,10 @@ pub const ACCESS_SECRET: &str = "member-access";
 pub const AGENT_ACCOUNT: &str = "member-agent";
 /// Account that gets an agent its first token, and the Secret to which its own token is bound.
 pub const BOOTSTRAP: &str = "member-bootstrap";
+/// Secret in which the first user of a bootstrap token leaves a word; see `fleet-bootstrap-claim` of the admission policies.
+pub const CLAIM: &str = "member-agent-claim";
+/// Annotation of that Secret, and of a request for the agent's first token.
+pub const CLAIM_ANNOTATION: &str = "fleet.dev/claim";
 
 /// Names that no member may have, because the namespace `fleet-NAME` is in use: `fleet-system` by the agents,
 /// `fleet-hub` by the charts for the controller.
@@ -56,16 +60,19 @@ pub fn agent_rules(makes_pods: bool) -> Result<(Vec<Value>, Vec<Value>), yaml::Y
 }
 
 /// The bootstrap account. Its token, valid for an hour, gets a member's agent its first credential. It may
-/// create tokens of the agent's account and delete itself.
+/// claim the agent's account, create tokens of it and delete itself.
 pub fn bootstrap_rights(cluster: &str) -> Vec<Value> {
     let namespace = names::cluster_namespace(cluster);
     let metadata = json!({"name": BOOTSTRAP, "namespace": namespace});
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": CLAIM, "namespace": namespace}}),
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}),
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [AGENT_ACCOUNT],
                 "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [CLAIM], "verbs": ["patch"]},
             {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [BOOTSTRAP], "verbs": ["delete"]}]}),
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": BOOTSTRAP},

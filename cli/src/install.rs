@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
-    access::{self, BOOTSTRAP},
+    access::{self, BOOTSTRAP, CLAIM},
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
 use serde_json::{Value, json};
@@ -40,10 +40,12 @@ pub struct Wishes<'a> {
 /// What the hub says.
 pub async fn bootstrap(hub: &Server, cluster: &str, url: &str, ca: &str) -> anyhow::Result<Value> {
     let namespace = cluster_namespace(cluster);
-    // Tokens of an earlier join are invalidated with the Secret to which they are bound.
-    match hub.delete(&format!("/api/v1/namespaces/{namespace}/secrets/{BOOTSTRAP}")).await {
-        Err(error) if !error.is_not_found() => return Err(error.into()),
-        _ => {}
+    // Tokens of an earlier join are invalidated with the Secret to which they are bound; only then may another agent claim.
+    for secret in [BOOTSTRAP, CLAIM] {
+        match hub.delete(&format!("/api/v1/namespaces/{namespace}/secrets/{secret}")).await {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
     }
     apply::apply_all(hub, &namespace, &access::bootstrap_rights(cluster)).await?;
     let secret = hub.object(&format!("/api/v1/namespaces/{namespace}/secrets/{BOOTSTRAP}")).await?;

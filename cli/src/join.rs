@@ -40,9 +40,7 @@ const AGENT: &str = access::AGENT_ACCOUNT;
 /// Its token, in the namespace of the cluster on the hub.
 const AGENT_TOKEN: &str = "member-agent-token";
 
-/// The admission policy that restricts an agent's writes of Works.
-const AGENT_POLICY: &str =
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/fleet-agent-works";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 
 /// Attempts to read a token that the member fills in.
 const TOKEN_TRIES: usize = 15;
@@ -94,7 +92,7 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
     for line in on_hub {
         text.push_str(&format!("hub: {line}\n"));
     }
-    text.push_str(&missing_policy(hub).await);
+    text.extend(missing_policies(hub).await?.iter().map(|line| format!("hub: {line}")));
     match &args.agent_kubeconfig {
         Some(file) => {
             let config = agent_kubeconfig(connect, hub, &args.name).await?;
@@ -131,6 +129,7 @@ async fn print(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<
         "# Apply this to cluster {}. The token in Secret fleet-hub-bootstrap is valid for an hour and for one use.\n",
         args.name
     );
+    text.extend(missing_policies(hub).await?.iter().map(|line| format!("# {line}")));
     for manifest in &manifests {
         text.push_str(&format!("---\n{}", output::yaml(manifest)?));
     }
@@ -172,16 +171,20 @@ fn without_lasting_token(objects: &mut Vec<Value>) {
     objects.retain(|object| !(object["kind"] == "Secret" && object["metadata"]["name"] == AGENT_TOKEN));
 }
 
-/// A warning if the policy is missing that restricts a hostile member to its own fields.
-async fn missing_policy(hub: &Hub) -> String {
-    match hub.server.object(AGENT_POLICY).await {
-        Err(error) if error.is_not_found() => {
-            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change more of their Works than \
-             the finalizers; chart fleet installs it, or apply its files/admission.yaml\n"
-                .to_string()
+/// A warning for each admission policy that is missing: without them a member or a bootstrap token may do more.
+async fn missing_policies(hub: &Hub) -> anyhow::Result<Vec<String>> {
+    let mut missing = Vec::new();
+    let policies = access::admission().context("the chart's admission policies")?;
+    for policy in policies.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
+        let name = policy["metadata"]["name"].as_str().unwrap_or_default();
+        if hub.server.object(&format!("{POLICIES}/{name}")).await.is_err_and(|error| error.is_not_found()) {
+            missing.push(format!(
+                "warning: ValidatingAdmissionPolicy {name} is missing on the hub: agents and holders of bootstrap tokens may do \
+                 more than their part; chart fleet installs it, or apply its files/admission.yaml\n"
+            ));
         }
-        _ => String::new(),
     }
+    Ok(missing)
 }
 
 /// A kubeconfig of the hub with the token of the agent's account, and nothing of the administrator's own.

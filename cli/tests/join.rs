@@ -151,7 +151,7 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
     // Whoever stole the token comes too late, and is told so.
     let stolen = serde_json::from_slice::<Value>(&kubeconfig).expect("JSON");
     let stolen: Kubeconfig = serde_json::from_value(stolen).expect("a kubeconfig");
-    let late = credential::exchange(stolen, "west").await.expect_err("used").to_string();
+    let late = credential::exchange(stolen, "west", &"late".repeat(16)).await.expect_err("used").to_string();
     assert!(late.contains("the hub refuses the bootstrap token") && late.contains("used already"), "{late}");
 
     let status = run(&["status", "west"]);

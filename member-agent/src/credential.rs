@@ -1,10 +1,11 @@
 //! The agent's credential on the hub: obtained once with a bootstrap token, stored in the member, renewed
 //! long before it expires.
 //!
-//! A bootstrap token lives an hour and is invalid after its first use: it is bound to a Secret of the hub,
-//! which its user deletes once it has its own token. Only the client that deletes the Secret has used the
-//! token; others are refused. A restart loses nothing: the credential is in Secret `fleet-agent-hub` of the
-//! member's `fleet-system`.
+//! A bootstrap token lives an hour and serves one agent. Its first user leaves a word of its own in a Secret of
+//! the hub that nobody with such a token can read or change again, and the hub gives tokens of the agent's
+//! account only to whoever says that word. Then the user deletes the Secret to which the bootstrap token is
+//! bound. A restart loses nothing: word and credential are in Secret `fleet-agent-hub` of the member's
+//! `fleet-system`, the word before it is used.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +14,7 @@ use std::{
 
 use anyhow::Context as _;
 use fleet_api::{
-    access::{AGENT_ACCOUNT, BOOTSTRAP},
+    access::{AGENT_ACCOUNT, BOOTSTRAP, CLAIM, CLAIM_ANNOTATION},
     names,
 };
 use jiff::Timestamp;
@@ -33,10 +34,15 @@ use fleet_agent_ground::{Backoff, CallError, call};
 
 /// Secret of the member with the credential.
 pub const CREDENTIAL_SECRET: &str = "fleet-agent-hub";
+/// Its entry with the word of the claim.
+const WORD: &str = "claim";
 /// Lifetime of the agent's token. It is renewed after two thirds.
 const LIFE_S: i64 = 24 * 3600;
 /// A stored token with less time left is not used at the start.
 const LEAST_LEFT_S: i64 = 60;
+/// Attempts to get a token after a claim: an API server's policies may see the claim a little later.
+const CLAIM_TRIES: usize = 10;
+const CLAIM_STEP: Duration = Duration::from_millis(500);
 
 /// Why a bootstrap token is refused.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +53,6 @@ pub enum Refused {
          speaks for it, `fleet unjoin {cluster}` ends what they got"
     )]
     Bootstrap { cluster: String, why: String },
-    #[error(
-        "cluster {cluster:?}: another agent has used this bootstrap token at the same moment; allowed: one agent for each \
-         token. `fleet join {cluster}` gives a new one"
-    )]
-    UsedMeanwhile { cluster: String },
     #[error(
         "cluster {cluster:?}: this member keeps no credential of the hub and no bootstrap token was given; `fleet join {cluster}` \
          gives one"
@@ -96,7 +97,8 @@ pub async fn open(member: &Client, settings: &Settings) -> anyhow::Result<(Confi
     let Some(bootstrap) = bootstrap else {
         return Err(Refused::Nothing { cluster: settings.cluster.clone() }.into());
     };
-    let credential = exchange(bootstrap, &settings.cluster).await?;
+    let word = word(member).await.context("cannot store the word of the claim in the member")?;
+    let credential = exchange(bootstrap, &settings.cluster, &word).await?;
     keep(member, &credential).await.context("cannot store the credential in the member")?;
     let config = config(&credential, settings).await?;
     tracing::info!(cluster = %settings.cluster, expires = %credential.expires, "has a credential of the hub");
@@ -119,7 +121,7 @@ pub async fn renew(
             return;
         }
         let renewed = async {
-            let (token, expires) = request(&hub, &settings.cluster).await?;
+            let (token, expires) = request(&hub, &settings.cluster, None).await?;
             let renewed = Credential { token, expires, ..credential.clone() };
             keep(&member, &renewed).await?;
             write(&renewed, &settings)?;
@@ -141,26 +143,39 @@ pub async fn renew(
     }
 }
 
-/// Exchanges a bootstrap token for a token of the agent's account; the bootstrap token is invalid afterwards.
+/// Exchanges a bootstrap token for a token of the agent's account; the bootstrap token is invalid afterwards. `word`, of 32
+/// characters or more, is this user's own: with the same one an exchange that was interrupted is repeated.
 ///
 /// # Errors
 /// [`Refused`], or the hub's error.
-pub async fn exchange(bootstrap: Kubeconfig, cluster: &str) -> anyhow::Result<Credential> {
+pub async fn exchange(bootstrap: Kubeconfig, cluster: &str, word: &str) -> anyhow::Result<Credential> {
     let of_cluster = bootstrap.clusters.first().and_then(|named| named.cluster.clone()).unwrap_or_default();
     let config = Config::from_custom_kubeconfig(bootstrap, &KubeConfigOptions::default())
         .await
         .context("the bootstrap kubeconfig names no usable cluster")?;
     let hub = Client::try_from(config)?;
-    let (token, expires) = match request(&hub, cluster).await {
-        Ok(found) => found,
-        Err(error) => return Err(refused(error, cluster)),
+    let secrets: Api<Secret> = Api::namespaced(hub.clone(), &names::cluster_namespace(cluster));
+    let claim = json!({"metadata": {"annotations": {CLAIM_ANNOTATION: word}}});
+    let claimed = call(secrets.patch(CLAIM, &PatchParams::default(), &Patch::Merge(&claim))).await;
+    // Refused: somebody has claimed, perhaps this agent before a restart. The word tells.
+    let mut tries = if claimed.is_ok() { CLAIM_TRIES } else { 1 };
+    if let Err(error) = claimed
+        && error.code().is_none_or(|code| code >= 500)
+    {
+        return Err(error).context("cannot claim the agent's account with the bootstrap token");
+    }
+    let (token, expires) = loop {
+        tries -= 1;
+        match request(&hub, cluster, Some(word)).await {
+            Ok(found) => break found,
+            Err(error) if tries == 0 || error.code() != Some(403) => return Err(refused(error, cluster)),
+            Err(_) => tokio::time::sleep(CLAIM_STEP).await,
+        }
     };
-    let secrets: Api<Secret> = Api::namespaced(hub, &names::cluster_namespace(cluster));
     match call(secrets.delete(BOOTSTRAP, &DeleteParams::default())).await {
         Ok(_) => {}
-        Err(error) if matches!(error.code(), Some(401 | 404)) => {
-            return Err(Refused::UsedMeanwhile { cluster: cluster.to_owned() }.into());
-        }
+        // It is gone already.
+        Err(error) if matches!(error.code(), Some(401 | 404)) => {}
         Err(error) => return Err(error).context("cannot invalidate the bootstrap token"),
     }
     Ok(Credential {
@@ -180,14 +195,31 @@ fn refused(error: CallError, cluster: &str) -> anyhow::Error {
     }
 }
 
-async fn request(hub: &Client, cluster: &str) -> Result<(String, Timestamp), CallError> {
+/// A token of the agent's account; `word`: of the claim, with a bootstrap token.
+async fn request(hub: &Client, cluster: &str, word: Option<&str>) -> Result<(String, Timestamp), CallError> {
     let accounts: Api<ServiceAccount> = Api::namespaced(hub.clone(), &names::cluster_namespace(cluster));
-    let asked = json!({"spec": {"audiences": [], "expirationSeconds": LIFE_S}});
+    let mut asked = json!({"spec": {"audiences": [], "expirationSeconds": LIFE_S}});
+    if let Some(word) = word {
+        asked["metadata"] = json!({"annotations": {CLAIM_ANNOTATION: word}});
+    }
     let asked: TokenRequest = serde_json::from_value(asked).map_err(kube::Error::SerdeError)?;
     let granted = call(accounts.create_token_request(AGENT_ACCOUNT, &PostParams::default(), &asked)).await?;
     // A hub may grant a shorter lifetime than requested.
     let found = granted.status.and_then(|status| Some((status.token?, status.expiration_timestamp?.0)));
     found.ok_or_else(|| CallError::Local("the hub's answer has no token".to_owned()))
+}
+
+/// The word with which this member claims its account; it is stored before it is used.
+async fn word(member: &Client) -> Result<String, CallError> {
+    let secrets: Api<Secret> = Api::namespaced(member.clone(), names::MEMBER_NAMESPACE);
+    let known = call(secrets.get_opt(CREDENTIAL_SECRET)).await?.and_then(|secret| secret.data);
+    let known = known.and_then(|data| String::from_utf8(data.get(WORD)?.0.clone()).ok());
+    if let Some(word) = known.filter(|word| !word.is_empty()) {
+        return Ok(word);
+    }
+    let word = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    store(member, json!({WORD: word})).await?;
+    Ok(word)
 }
 
 async fn kept(member: &Client) -> Result<Option<Credential>, CallError> {
@@ -208,12 +240,18 @@ async fn kept(member: &Client) -> Result<Option<Credential>, CallError> {
 }
 
 async fn keep(member: &Client, credential: &Credential) -> Result<(), CallError> {
+    let data = json!({"server": credential.server, "ca": credential.ca, "token": credential.token,
+        "expires": credential.expires.to_string()});
+    store(member, data).await
+}
+
+/// Puts texts into the member's Secret; others stay.
+async fn store(member: &Client, texts: Value) -> Result<(), CallError> {
     let secrets: Api<Secret> = Api::namespaced(member.clone(), names::MEMBER_NAMESPACE);
     let body = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": CREDENTIAL_SECRET, "namespace": names::MEMBER_NAMESPACE},
-        "stringData": {"server": credential.server, "ca": credential.ca, "token": credential.token,
-            "expires": credential.expires.to_string()},
+        "stringData": texts,
     });
     let patch = Patch::Merge(&body);
     match call(secrets.patch(CREDENTIAL_SECRET, &PatchParams::default(), &patch)).await {

@@ -24,6 +24,7 @@ mod quota;
 mod rights;
 mod shared;
 mod tenants;
+mod tokens;
 mod vc_lab;
 mod vc_rights;
 mod vc_tasks;
