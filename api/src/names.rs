@@ -118,6 +118,8 @@ pub const POD_SCHEDULING_SPEC_ANNOTATION: &str = "hivedscheduler.microsoft.com/p
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
 pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";
 pub const SIM_FAIL_ON_ANNOTATION: &str = "sim.fleet.dev/fail-on";
+/// Label of the nodes that `fleet sim up` made: the name of the group.
+pub const SIM_NODES_LABEL: &str = "sim.fleet.dev/nodes";
 
 /// Field manager of the fleet-controller's writes.
 pub const CONTROLLER_MANAGER: &str = "fleet-controller";

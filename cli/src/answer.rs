@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 
-use crate::terminal;
+use fleet_console::terminal;
 
 #[derive(Debug, Default)]
 pub struct Answer {

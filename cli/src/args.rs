@@ -3,6 +3,7 @@
 mod common;
 pub mod pai;
 mod portal;
+pub mod sim;
 mod up;
 pub mod vc;
 pub mod volcano;
@@ -65,6 +66,9 @@ pub enum Command {
     /// Virtual clusters: apply their configuration, list them, show their cells, explain a job's cells
     #[command(subcommand)]
     Vc(vc::VcCommand),
+    /// Hollow nodes for the scheduler of any cluster: pods bound to them run by the clock alone
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// List the member clusters with used and total resources
     Clusters(ClustersArgs),
     /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies

@@ -18,8 +18,8 @@ use crate::{
     connect::Hub,
     members::{self, Unreached},
     output,
-    progress::Progress,
 };
+use fleet_console::progress::Progress;
 
 /// Checks that must find a violation before it is reported.
 const LOOKS: usize = 3;

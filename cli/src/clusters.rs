@@ -13,8 +13,8 @@ use crate::{
     connect::Hub,
     listing::{self, List},
     members,
-    progress::Progress,
 };
+use fleet_console::progress::Progress;
 
 const GPU: &str = "nvidia.com/gpu";
 

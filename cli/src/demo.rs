@@ -19,11 +19,10 @@ use crate::{
     args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, Namespaces, QueueArgs, Scope, Targets},
     clusters,
     connect::Hub,
-    describe, get, plays,
-    progress::Progress,
-    queue,
+    describe, get, plays, queue,
     server::{HUB_PATIENCE, Selectors, Server},
 };
+use fleet_console::progress::Progress;
 
 const TREE: &str = include_str!("../../examples/walkthrough/elasticquotatree.yaml");
 const POLICY: &str = include_str!("../../examples/walkthrough/propagationpolicy-gang-queued.yaml");

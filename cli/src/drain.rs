@@ -16,8 +16,8 @@ use crate::{
     cordon,
     leaving::{self, Run},
     members::cluster_path,
-    table::Table,
 };
+use fleet_console::table::Table;
 
 pub async fn run(hub: &Hub, args: &DrainArgs) -> anyhow::Result<Answer> {
     let mut whole = Answer::default();

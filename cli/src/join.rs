@@ -26,9 +26,9 @@ use crate::{
     cordon, install, leaving,
     members::{self, cluster_path},
     output,
-    progress::Progress,
     server::Server,
 };
+use fleet_console::progress::Progress;
 
 /// Limit for the controller to end the jobs of a dead cluster.
 const WRITE_OFF: Duration = Duration::from_secs(120);

@@ -25,7 +25,6 @@ mod explain;
 mod get;
 mod install;
 mod join;
-mod jsonpath;
 mod leaving;
 mod listing;
 mod members;
@@ -35,14 +34,12 @@ mod pai;
 mod plays;
 mod plugins;
 mod portal;
-mod progress;
 mod queue;
 mod reference;
 mod server;
+mod sim;
 mod simulate;
 mod status;
-mod table;
-mod terminal;
 mod up;
 mod vc;
 mod volcano;
@@ -145,6 +142,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Portal(args) => return portal::run(connect, &args).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
+        Command::Sim(command) => return sim::run(connect, &command).await,
         // The simulation has its own clock; tasks of this runtime go on beside it.
         Command::Simulate(args) => return tokio::task::block_in_place(|| simulate::run(&args)),
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,

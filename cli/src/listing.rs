@@ -13,9 +13,8 @@ use crate::{
     answer::Answer,
     args::{Format, Listing},
     columns, output,
-    table::Table,
-    terminal,
 };
+use fleet_console::{table::Table, terminal};
 
 /// Pause between two polls.
 const STEP: Duration = Duration::from_secs(1);

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     answer::Answer,
     args::{CrdsArgs, Format},
+};
+use fleet_console::{
     jsonpath::{self, Template},
     table::Table,
     terminal,

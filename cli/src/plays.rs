@@ -11,9 +11,8 @@ use fleet_kubesim::{
 use crate::{
     answer::Answer,
     args::{Play, PlayArgs},
-    progress::Progress,
-    table::Table,
 };
+use fleet_console::{progress::Progress, table::Table};
 
 /// Trainings, and for how many of them there is capacity.
 const TRAININGS: [(usize, usize); 3] = [(1, 2), (2, 1), (5, 2)];

@@ -22,9 +22,9 @@ use crate::{
     args::QueueArgs,
     connect::Hub,
     listing::{self, List, Names},
-    progress::Progress,
     server::Selectors,
 };
+use fleet_console::progress::Progress;
 
 pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
 

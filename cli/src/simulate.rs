@@ -25,10 +25,8 @@ use fleet_simulator::{
 };
 use fleet_views::run::Recorder;
 
-use crate::{
-    args::{LogFormat, ModeName, OrderName, SimulateArgs},
-    terminal::{self, Painter},
-};
+use crate::args::{LogFormat, ModeName, OrderName, SimulateArgs};
+use fleet_console::terminal::{self, Painter};
 
 /// Exit status for an invalid file.
 const BAD_FILE: u8 = 2;

@@ -19,8 +19,8 @@ use crate::{
     connect::Hub,
     listing::{self, Layout, List},
     members,
-    progress::Progress,
 };
+use fleet_console::progress::Progress;
 
 /// Clock differences above this are reported: fencing tolerates ten seconds between two machines.
 const CLOCK_DIFFERENCE_S: i64 = 5;

@@ -19,7 +19,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use crate::{args::UpArgs, connect::fleet_home, names, plugins, progress::Progress};
+use crate::{args::UpArgs, connect::fleet_home, names, plugins};
+use fleet_console::progress::Progress;
 
 /// A longer start has failed; it usually takes well under a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);

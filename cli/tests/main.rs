@@ -2,3 +2,4 @@
 
 mod join;
 mod program;
+mod sim;

@@ -29,7 +29,7 @@ async fn server() -> (ApiServer, Client) {
 
 fn options(default: RunTime) -> hollow::Options {
     let nodes =
-        NodeSpec { count: 3, cpu: "64".into(), memory: "512Gi".into(), gpus: 8, labels: Default::default() };
+        NodeSpec { count: 3, cpu: "64".into(), memory: "512Gi".into(), gpus: 8, ..NodeSpec::default() };
     hollow::Options::new("east", nodes, default)
 }
 

@@ -30,6 +30,7 @@ impl Simulation {
             memory: "512Gi".into(),
             gpus: 8,
             labels: Default::default(),
+            taints: Vec::new(),
         };
         let hollow = hollow::Options::new("east", nodes, RunTime::Forever);
         let (shutdown, options) = (CancellationToken::new(), stages::Options { hollow, set, seed: 1 });

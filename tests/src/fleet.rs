@@ -328,6 +328,7 @@ impl TestFleet {
             memory: member.memory.clone(),
             gpus: member.gpus,
             labels: BTreeMap::new(),
+            taints: Vec::new(),
         };
         let mut options = hollow::Options::new(name, nodes, self.spec.run_time);
         for (node, wanted) in options.nodes.iter_mut().zip(&member.node_names) {

@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-pai", &[]),
     ("fleet-views", &["fleet-resources", "fleet-policies"]),
     ("fleet-ordered", &[]),
+    ("fleet-console", &["fleet-resources"]),
     (
         "fleet-api",
         &[

@@ -42,11 +42,11 @@ pub struct UpArgs {
     pub scheduler_conf: Option<PathBuf>,
 }
 
-fn cpu(text: &str) -> Result<String, String> {
+pub(super) fn cpu(text: &str) -> Result<String, String> {
     quantity("cpu", text)
 }
 
-fn memory(text: &str) -> Result<String, String> {
+pub(super) fn memory(text: &str) -> Result<String, String> {
     quantity("memory", text)
 }
 

@@ -20,8 +20,8 @@ use crate::{
     answer::Answer,
     args::{BenchArgs, Measure},
     output,
-    table::Table,
 };
+use fleet_console::table::Table;
 
 /// Nodes of each member while throughput is measured.
 const MANY_NODES: usize = 50;

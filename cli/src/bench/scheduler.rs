@@ -26,7 +26,7 @@ use super::{
     measured::{cpu_s, peak_mib, say},
     planner_rows::{self, Row},
 };
-use crate::table::Table;
+use fleet_console::table::Table;
 
 /// Pods created at once.
 const CREATES_AT_ONCE: usize = 64;

@@ -13,9 +13,9 @@ use crate::{
     args::DescribeArgs,
     connect::Hub,
     discovery, get, members, output,
-    progress::Progress,
     server::{AskError, Selectors, Server},
 };
+use fleet_console::progress::Progress;
 
 pub async fn run(hub: &Hub, args: &DescribeArgs) -> anyhow::Result<Answer> {
     let queries = get::parse(&args.what)?;

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, table::Table, terminal};
+use crate::age;
+use fleet_console::{table::Table, terminal};
 
 /// Lines before the events, as kubectl describes a generic kind.
 pub fn describe(object: &Value) -> String {

@@ -15,8 +15,8 @@ use crate::{
     answer::Answer,
     args::{Connect, DoctorArgs},
     output,
-    progress::Progress,
 };
+use fleet_console::progress::Progress;
 
 /// Result of a check, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -6,7 +6,7 @@ use super::{
     super::{Level, print},
     *,
 };
-use crate::terminal;
+use fleet_console::terminal;
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")

@@ -22,8 +22,10 @@ use crate::{
     discovery,
     listing::Names,
     output,
-    progress::Progress,
     queue::{self, QueueRow},
+};
+use fleet_console::{
+    progress::Progress,
     table::{Table, labelled},
 };
 

@@ -3,9 +3,8 @@
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use serde_json::{Value, json};
 
-use crate::{
-    answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors, table::labelled,
-};
+use crate::{answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors};
+use fleet_console::table::labelled;
 
 /// Reasons why a job has no binding.
 const REASONS: [Reason; 3] = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];

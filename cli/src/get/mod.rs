@@ -17,11 +17,10 @@ use crate::{
     args::{Format, GetArgs},
     connect::Hub,
     discovery::{self, Kind},
-    jsonpath::Template,
     members, output,
-    progress::Progress,
     server::{AskError, Selectors, Server},
 };
+use fleet_console::{jsonpath::Template, progress::Progress};
 use tables::Part;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";

@@ -5,7 +5,8 @@ use fleet_api::names::MANAGED_LABEL;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, discovery::Kind, jsonpath, table::Table, terminal};
+use crate::{age, discovery::Kind};
+use fleet_console::{jsonpath, table::Table, terminal};
 
 /// The answer of one server for one kind.
 pub struct Part<'a> {

@@ -4,7 +4,8 @@ use fleet_openpai::jobs::{Event, Item, Run};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use crate::{age, listing::List, output, table::Table};
+use crate::{age, listing::List, output};
+use fleet_console::table::Table;
 
 fn since(milliseconds: Option<i64>, now: Timestamp) -> String {
     let then = milliseconds.and_then(|then| Timestamp::from_millisecond(then).ok());

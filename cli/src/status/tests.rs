@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::{args::Listing, output::Headers, terminal};
+use crate::{args::Listing, output::Headers};
+use fleet_console::terminal;
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")

@@ -17,12 +17,9 @@ use serde_json::{Value, json};
 
 use super::{class_of, show};
 use crate::args::vc::VcExplainArgs;
-use crate::{
-    answer::Answer,
-    connect::Hub,
-    discovery, output,
+use crate::{answer::Answer, connect::Hub, discovery, output, queue};
+use fleet_console::{
     progress::Progress,
-    queue,
     table::{Table, labelled},
 };
 

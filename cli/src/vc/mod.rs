@@ -24,8 +24,8 @@ use crate::{
     connect::Hub,
     listing::{self, Names},
     output,
-    progress::Progress,
 };
+use fleet_console::progress::Progress;
 
 pub async fn run(connect: &Connect, command: &VcCommand) -> anyhow::Result<Answer> {
     match command {

@@ -10,10 +10,8 @@ use fleet_openpai::cells::{
 };
 use kube::ResourceExt;
 
-use crate::{
-    listing::{List, Names},
-    table::Table,
-};
+use crate::listing::{List, Names};
+use fleet_console::table::Table;
 
 /// Nodes and jobs named in one line; the others are counted.
 const NAMED: usize = 8;

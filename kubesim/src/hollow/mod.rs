@@ -6,6 +6,7 @@
 //! probes.
 
 mod admission;
+mod group;
 mod kubelet;
 mod nodes;
 mod options;
@@ -15,7 +16,9 @@ pub(crate) mod status;
 pub(crate) mod timers;
 mod watchdog;
 
+pub use group::{Removed, remove};
 pub(crate) use kubelet::sleep_until;
+pub use nodes::ensure;
 pub(crate) use nodes::node;
 pub use options::{Clock, FIELD_MANAGER, HollowNode, NodeSpec, Options};
 pub use watchdog::Containers;
@@ -43,6 +46,15 @@ async fn run_in_place(client: Client, options: Options, shutdown: CancellationTo
         ready = nodes::ensure(&client, &options) => ready,
     };
     ready?;
-    tokio::join!(nodes::heartbeats(&client, &options, &shutdown), kubelet::run(&client, &options, &shutdown),);
+    serve_in_place(client, options, shutdown).await;
     Ok(())
+}
+
+/// Runs the kubelets of nodes that exist until `shutdown` is cancelled.
+pub fn serve(client: Client, options: Options, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(serve_in_place(client, options, shutdown))
+}
+
+async fn serve_in_place(client: Client, options: Options, shutdown: CancellationToken) {
+    tokio::join!(nodes::heartbeats(&client, &options, &shutdown), kubelet::run(&client, &options, &shutdown),);
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    group,
     options::{FIELD_MANAGER, HollowNode, Options},
     status,
 };
@@ -20,7 +21,7 @@ use super::{
 /// Nodes written at once while a member starts.
 const CONCURRENT_NODES: usize = 16;
 /// Namespace of node leases, as kubelets have it.
-const LEASE_NAMESPACE: &str = "kube-node-lease";
+pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// As of a real kubelet.
 const LEASE_DURATION: Duration = Duration::from_secs(40);
 
@@ -54,6 +55,7 @@ async fn ensure_node(client: &Client, options: &Options, index: usize, version: 
         Ok(made) => made,
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let found = api.get(name).await.with_context(|| format!("node {name:?} could not be read"))?;
+            group::own(name, &wanted, &found)?;
             if holds(&found.metadata.labels, &wanted["metadata"]["labels"]) {
                 found
             } else {
@@ -136,31 +138,36 @@ pub async fn heartbeats(client: &Client, options: &Options, shutdown: &Cancellat
     };
     let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
     loop {
-        for HollowNode { name, .. } in &options.nodes {
-            let lease = json!({
-                "apiVersion": Lease::api_version(&()),
-                "kind": Lease::kind(&()),
-                "metadata": {"name": name},
-                "spec": {
-                    "holderIdentity": name,
-                    "leaseDurationSeconds": LEASE_DURATION.max(period * 2).as_secs(),
-                    "renewTime": options.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()},
-            });
-            let apply = PatchParams::apply(FIELD_MANAGER).force();
-            let patch = Patch::Apply(&lease);
-            let write = api.patch(name, &apply, &patch);
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                done = write => if let Err(error) = done {
-                    tracing::debug!(node = %name, %error, "heartbeat not written");
-                },
-            }
+        let round = stream::iter(0..options.nodes.len())
+            .map(|index| renew(&api, options, index, period))
+            .buffer_unordered(CONCURRENT_NODES)
+            .collect::<()>();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            () = round => {}
         }
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(period) => {}
         }
+    }
+}
+
+async fn renew(api: &Api<Lease>, options: &Options, index: usize, period: Duration) {
+    let name = &options.nodes[index].name;
+    let lease = json!({
+        "apiVersion": Lease::api_version(&()),
+        "kind": Lease::kind(&()),
+        "metadata": {"name": name},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_DURATION.max(period * 2).as_secs(),
+            "renewTime": options.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()},
+    });
+    let apply = PatchParams::apply(FIELD_MANAGER).force();
+    if let Err(error) = api.patch(name, &apply, &Patch::Apply(&lease)).await {
+        tracing::debug!(node = %name, %error, "heartbeat not written");
     }
 }

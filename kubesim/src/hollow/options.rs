@@ -43,7 +43,7 @@ impl fmt::Debug for Clock {
 }
 
 /// The nodes of one member, all alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeSpec {
     pub count: usize,
     /// Kubernetes quantity.
@@ -54,6 +54,8 @@ pub struct NodeSpec {
     pub gpus: u32,
     /// Added to every node.
     pub labels: BTreeMap<String, String>,
+    /// As a Node's `spec.taints` has them.
+    pub taints: Vec<serde_json::Value>,
 }
 
 /// One node.
@@ -81,7 +83,7 @@ impl NodeSpec {
             name: format!("{cluster}-node-{index}"),
             allocatable: allocatable.clone(),
             labels: self.labels.clone(),
-            taints: Vec::new(),
+            taints: self.taints.clone(),
         };
         (0..self.count).map(node).collect()
     }

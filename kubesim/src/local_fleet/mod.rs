@@ -229,6 +229,7 @@ impl LocalFleet {
                     ("topology.kubernetes.io/region".to_string(), member.region()),
                     ("topology.kubernetes.io/zone".to_string(), member.zone()),
                 ]),
+                taints: Vec::new(),
             };
             let mut hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
             if let Some(tenants) = &spec.shared {

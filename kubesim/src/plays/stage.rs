@@ -72,6 +72,7 @@ impl Stage {
             memory: memory.to_owned(),
             gpus: 0,
             labels: BTreeMap::new(),
+            taints: Vec::new(),
         };
         let hollow_options = hollow::Options::new(MEMBER, nodes_spec, RunTime::Forever);
         tokio::spawn(hollow::run(client.clone(), hollow_options, shutdown.clone()));

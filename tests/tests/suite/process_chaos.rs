@@ -144,6 +144,7 @@ impl Fleet {
             memory: "64Gi".to_string(),
             gpus: 4,
             labels: BTreeMap::new(),
+            taints: Vec::new(),
         };
         let run_time = "2s".parse().map_err(|error| anyhow::anyhow!("{error:?}"))?;
         let client = self.members.get(name).context("a member")?.client.clone();

@@ -61,6 +61,7 @@ async fn separate_processes_over_tls_outlive_a_kill() -> anyhow::Result<()> {
         memory: "512Gi".to_string(),
         gpus: 8,
         labels: Default::default(),
+        taints: Vec::new(),
     };
     let run_time = "3s".parse().map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let hollow =

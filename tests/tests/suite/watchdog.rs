@@ -77,6 +77,7 @@ async fn the_watchdog_covers_an_agent_that_stays_dead() -> anyhow::Result<()> {
         memory: "64Gi".to_string(),
         gpus: 4,
         labels: BTreeMap::new(),
+        taints: Vec::new(),
     };
     let stop = CancellationToken::new();
     let run_time = "60s".parse().map_err(|error| anyhow::anyhow!("{error:?}"))?;

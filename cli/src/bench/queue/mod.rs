@@ -35,9 +35,9 @@ use crate::{
     args::{BenchArgs, Shape},
     output,
     server::{HUB_PATIENCE, Server},
-    table::Table,
 };
 use clock::{Sighting, watch};
+use fleet_console::table::Table;
 use ideal::ideal;
 use writes::{Counted, ObjectWrites};
 
