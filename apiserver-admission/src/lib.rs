@@ -1,7 +1,7 @@
 //! Admission: webhooks and policies that may change or refuse a write.
 //!
 //! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
-//! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
+//! to nothing. Absent on purpose: audit annotations.
 
 use crate::access::accounts;
 use crate::access::rbac::Question;
@@ -17,12 +17,16 @@ use std::sync::Arc;
 pub mod access;
 pub mod budgets;
 pub mod call;
+pub mod form;
+mod frame;
 mod hook;
 mod limits;
+mod mutation;
 pub mod nodes;
 pub mod plugins;
 pub mod pod_security;
 mod policy;
+pub mod protection;
 pub mod registrations;
 mod remote;
 pub mod resource_quota;
@@ -31,6 +35,7 @@ pub mod typing;
 
 use fleet_apiserver_kinds::registration::GROUP;
 use hook::Hook;
+use mutation::{Change, Ran};
 use review::Review;
 
 pub use review::Operation;
@@ -89,7 +94,7 @@ fn exempt(call: &Call) -> bool {
     !call.resource().custom && call.resource().group == GROUP
 }
 
-/// Lets the mutating webhooks change an object. True when one did.
+/// Lets policies and mutating webhooks change an object. True when one did.
 pub async fn mutate(
     call: &mut Call,
     operation: Operation,
@@ -97,15 +102,20 @@ pub async fn mutate(
     old: Option<&Value>,
     new: Option<&mut Value>,
 ) -> ApiResult<bool> {
-    let Some(compiled) = call.core.admission.current().filter(|c| !c.mutating.is_empty()) else {
-        return Ok(false);
-    };
+    let Some(compiled) = call.core.admission.current().filter(|c| c.mutates()) else { return Ok(false) };
     if exempt(call) {
         return Ok(false);
     }
     let mut nothing = Value::Null;
     let gone = new.is_none();
     let object = new.unwrap_or(&mut nothing);
+    let by_policies = |call: &Call, object: &mut Value, after: Option<&Ran>| {
+        if gone || compiled.mutations.is_empty() {
+            return Ok(Ran::default());
+        }
+        mutation::run(&compiled.mutations, &Change { call, operation, name, old }, object, after)
+    };
+    let first = by_policies(call, object, None)?;
     let (mut changed_by, mut called) = (None, Vec::new());
     for (i, hook) in compiled.mutating.iter().enumerate() {
         if run(call, operation, name, old, (!gone).then_some(&mut *object), hook).await? {
@@ -115,12 +125,27 @@ pub async fn mutate(
             called.push(i);
         }
     }
-    let Some(last) = changed_by else { return Ok(false) };
+    if !first.spoke && changed_by.is_none() {
+        return Ok(false);
+    }
     // Those that asked for it see what later ones changed, once.
+    let second = by_policies(call, object, Some(&first))?;
+    let last = if second.changed { compiled.mutating.len() } else { changed_by.unwrap_or(0) };
     for i in called.into_iter().filter(|i| *i < last && compiled.mutating[*i].reinvoke) {
         run(call, operation, name, old, (!gone).then_some(&mut *object), &compiled.mutating[i]).await?;
     }
-    Ok(true)
+    Ok(first.changed || second.changed || changed_by.is_some())
+}
+
+/// What identifies an object is not admission's to change.
+fn keep_identity(before: &Value, object: &mut Value) {
+    for key in ["apiVersion", "kind"] {
+        tree::put(tree::object(object), key, before.get(key).cloned());
+    }
+    for key in ["name", "namespace", "uid", "resourceVersion"] {
+        let kept = tree::at(before, &["metadata", key]).cloned();
+        tree::put(tree::meta(object), key, kept);
+    }
 }
 
 async fn run(
@@ -142,14 +167,7 @@ async fn run(
     patch::json_patch(&mut served, document)
         .map_err(|e| hook.broken(&format!("its patch does not apply: {}", e.message())))?;
     convert::to_stored(&resource, &mut served);
-    // What identifies an object is not a webhook's to change.
-    for key in ["apiVersion", "kind"] {
-        tree::put(tree::object(&mut served), key, before.get(key).cloned());
-    }
-    for key in ["name", "namespace", "uid", "resourceVersion"] {
-        let kept = tree::at(&before, &["metadata", key]).cloned();
-        tree::put(tree::meta(&mut served), key, kept);
-    }
+    keep_identity(&before, &mut served);
     let changed = served != before;
     *object = served;
     Ok(changed)

@@ -5,7 +5,7 @@
 
 use crate::door::etag::etagged;
 use crate::door::headers::{self, Flow};
-use crate::door::{health, metrics, openapi};
+use crate::door::{health, issuer, metrics, openapi};
 use crate::verbs::{action, connect, read, reviews, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
@@ -90,6 +90,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     let limit = limit.flatten().filter(|limit| !limit.is_zero());
     let pretty = is_pretty(request.uri());
     let (counted, method, uri) = (core.clone(), request.method().clone(), request.uri().clone());
+    let (began, gzip) = (std::time::Instant::now(), headers::takes_gzip(request.headers()));
     let work = answer(core, door, request);
     let answered = match limit {
         None => work.await,
@@ -102,7 +103,10 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     if pretty {
         response = headers::indented(response).await;
     }
-    counted.requests.count(&method, &uri, response.status());
+    if gzip {
+        response = headers::packed(response).await;
+    }
+    counted.requests.count(&method, &uri, response.status(), began.elapsed());
     response
 }
 
@@ -270,6 +274,9 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if verb == "deletecollection" && call.resource().is("", "namespaces") {
         return Err(ApiError::method_not_allowed());
     }
+    if call.resource().read_only && !matches!(verb, "get" | "list") {
+        return Err(ApiError::method_not_allowed());
+    }
     if call.resource().create_only {
         if verb != "create" {
             return Err(ApiError::method_not_allowed());
@@ -341,8 +348,10 @@ fn other(
         "" => {
             let mut paths: BTreeSet<String> =
                 ["/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"]
+                    .into_iter()
+                    .chain([issuer::CONFIGURATION, issuer::KEYS])
                     .map(String::from)
-                    .into();
+                    .collect();
             for probe in health::PROBES {
                 paths.insert(format!("/{probe}"));
                 paths.extend(health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
@@ -354,7 +363,7 @@ fn other(
             ok(&json!({"paths": paths}))
         }
         p => {
-            if let Some(found) = health::answer(p, params) {
+            if let Some(found) = health::answer(p, params).or_else(|| issuer::answer(core, p)) {
                 return Ok(found);
             }
             if let Some(rest) = p.strip_prefix("/openapi/v3/") {

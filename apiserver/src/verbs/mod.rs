@@ -4,6 +4,7 @@
 
 pub mod action;
 pub mod addresses;
+pub mod api_services;
 mod apply;
 pub mod bind;
 pub mod body;

@@ -5,11 +5,11 @@
 
 use crate::verbs::body::{
     check_named, check_namespace_of_body, check_options, created_by_update, decode_body, normalize,
-    renormalize, undecodable, updated_blindly,
+    undecodable, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
-use crate::verbs::{addresses, apply, crd, namespaces, read};
+use crate::verbs::{addresses, api_services, apply, crd, namespaces, read};
 use axum::body::Body;
 use fleet_apiserver_admission::access::{accounts, rbac};
 use fleet_apiserver_admission::call::{Call, Core};
@@ -179,7 +179,8 @@ async fn mutate(
     let name = tree::meta_text(value, "name").to_string();
     if admission::mutate(call, operation, &name, old, Some(value)).await? {
         let entry = call.entry.clone();
-        renormalize(&call.core, &entry.resource, value);
+        // What is unknown in it was added by who changed it, and is dropped.
+        admission::form::renormalize(&call.core, &entry.resource, value);
         track(call, Some(&before), value, &call.core.clock.stamp());
     }
     Ok(())
@@ -243,8 +244,12 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         let status = admission::typing::status(&call.core, value);
         tree::object(value).insert("status".into(), status);
     }
+    if r.is("apiregistration.k8s.io", "apiservices") {
+        let status = api_services::status(&call.core, value);
+        tree::object(value).insert("status".into(), status);
+    }
     if r.is("", "secrets") {
-        accounts::fill_secret(&call.core, &call.core.auth.key, value);
+        accounts::fill_secret(&call.core, &call.core.auth.signer, value);
     }
     let name = tree::meta_text(value, "name").to_string();
     admission::validate(call, Operation::Create, &name, None, Some(value)).await

@@ -328,6 +328,43 @@ async fn services_are_found_by_their_endpoints() {
 }
 
 #[tokio::test]
+async fn streams_to_containers_are_judged_first() {
+    let api = Api::new().await;
+    if api.embedded().is_none() {
+        return;
+    }
+    let hook = Listener::start(|r| match r["object"]["command"][0].as_str() {
+        Some("fine") => json!({"allowed": true}),
+        _ => json!({"allowed": false, "status": {"message": "no streams"}}),
+    })
+    .await;
+    let rules = json!([{"operations": ["CONNECT"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods/exec", "pods/attach"]}]);
+    register(&api, "validating", json!([webhook(&api, hook.config(), json!({"rules": rules}))])).await;
+    api.post(&api.core("pods"), pod("p")).await.expect(201);
+    let path = api.core("pods/p");
+    for way in ["exec?command=ls", "attach"] {
+        let refused = api.post(&format!("{path}/{way}"), Value::Null).await.expect(400);
+        assert!(refused.message().contains("denied the request: no streams"), "{}", refused.text);
+    }
+    let passed = api.post(&format!("{path}/exec?command=fine&container=c&tty=true"), Value::Null).await;
+    assert!(!passed.message().contains("no streams"), "{}", passed.text);
+    let asked = hook.asked();
+    assert_eq!(
+        (
+            &asked[0]["operation"],
+            &asked[0]["subResource"],
+            &asked[0]["kind"]["kind"],
+            &asked[1]["kind"]["kind"]
+        ),
+        (&json!("CONNECT"), &json!("exec"), &json!("PodExecOptions"), &json!("PodAttachOptions"))
+    );
+    assert_eq!(
+        asked[2]["object"],
+        json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdout": true, "stderr": true, "tty": true, "container": "c", "command": ["fine"]})
+    );
+}
+
+#[tokio::test]
 async fn registrations_are_checked() {
     let api = Api::new().await;
     let path = format!("{HOOKS}/validatingwebhookconfigurations?dryRun=All");
