@@ -2,6 +2,7 @@
 //!
 //! Inputs: an object and the resource as which it was written. Absent on purpose: the bodies of requests.
 
+use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::resource::Resource;
@@ -28,10 +29,21 @@ pub fn complete(base: &Base, r: &Resource, value: &mut Value) {
         decode::defaults(&r.schema, value);
     }
     convert::to_stored(r, value);
-    if r.custom && r.converts() {
+    if r.custom && r.converts() && r.webhook.is_none() {
         let registry = base.registry.load();
         if let Some(stored) = registry.find(&r.stored_as, &r.plural) {
             decode::defaults(&stored.resource.schema, value);
         }
+    }
+}
+
+/// What identifies an object is not admission's to change.
+pub fn keep_identity(before: &Value, object: &mut Value) {
+    for key in ["apiVersion", "kind"] {
+        tree::put(tree::object(object), key, before.get(key).cloned());
+    }
+    for key in ["name", "namespace", "uid", "resourceVersion"] {
+        let kept = tree::at(before, &["metadata", key]).cloned();
+        tree::put(tree::meta(object), key, kept);
     }
 }

@@ -8,7 +8,6 @@ use crate::access::rbac::Question;
 use crate::access::user::{AUTHENTICATED, User};
 use crate::call::Call;
 use fleet_apiserver_cel::{Ask, Asked};
-use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::{convert, patch};
 use serde_json::Value;
@@ -17,6 +16,7 @@ use std::sync::Arc;
 pub mod access;
 pub mod budgets;
 pub mod call;
+pub mod conversion;
 pub mod form;
 mod frame;
 mod hook;
@@ -35,7 +35,7 @@ pub mod typing;
 
 use fleet_apiserver_kinds::registration::GROUP;
 use hook::Hook;
-use mutation::{Change, Ran};
+use mutation::Ran;
 use review::Review;
 
 pub use review::Operation;
@@ -113,7 +113,8 @@ pub async fn mutate(
         if gone || compiled.mutations.is_empty() {
             return Ok(Ran::default());
         }
-        mutation::run(&compiled.mutations, &Change { call, operation, name, old }, object, after)
+        let write = review(call, operation, name, old, None);
+        mutation::run(&compiled.mutations, &write, object, after)
     };
     let first = by_policies(call, object, None)?;
     let (mut changed_by, mut called) = (None, Vec::new());
@@ -137,17 +138,6 @@ pub async fn mutate(
     Ok(first.changed || second.changed || changed_by.is_some())
 }
 
-/// What identifies an object is not admission's to change.
-fn keep_identity(before: &Value, object: &mut Value) {
-    for key in ["apiVersion", "kind"] {
-        tree::put(tree::object(object), key, before.get(key).cloned());
-    }
-    for key in ["name", "namespace", "uid", "resourceVersion"] {
-        let kept = tree::at(before, &["metadata", key]).cloned();
-        tree::put(tree::meta(object), key, kept);
-    }
-}
-
 async fn run(
     call: &mut Call,
     operation: Operation,
@@ -167,7 +157,7 @@ async fn run(
     patch::json_patch(&mut served, document)
         .map_err(|e| hook.broken(&format!("its patch does not apply: {}", e.message())))?;
     convert::to_stored(&resource, &mut served);
-    keep_identity(&before, &mut served);
+    form::keep_identity(&before, &mut served);
     let changed = served != before;
     *object = served;
     Ok(changed)

@@ -3,11 +3,10 @@
 //! Inputs: compiled policies, and one write in the stored form. Each mutation sees what those before it made of the
 //! object. Absent on purpose: webhooks, and the order among both (see `mutate`).
 
-use super::form::renormalize;
+use super::form::{keep_identity, renormalize};
 use super::frame::Frame;
 use super::hook::{Condition, variables};
-use super::review::{Operation, Review};
-use crate::call::Call;
+use super::review::Review;
 use fleet_apiserver_cel::expression::{self, Expression};
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
@@ -33,18 +32,6 @@ pub struct Mutation {
     steps: Vec<(Says, Result<Expression, String>)>,
     /// Wants to see what was changed after it.
     reinvoke: bool,
-}
-
-/// A write that may be changed.
-pub struct Change<'a> {
-    /// The request.
-    pub call: &'a Call,
-    /// What kind of write it is.
-    pub operation: Operation,
-    /// Name of the object.
-    pub name: &'a str,
-    /// The object before.
-    pub old: Option<&'a Value>,
 }
 
 /// Which policies have run: by policy, binding and parameter.
@@ -95,14 +82,14 @@ impl Failures {
 ///
 /// # Errors
 /// One could not be judged, and its policy says that this matters.
-pub fn run(all: &[Mutation], change: &Change<'_>, object: &mut Value, after: Option<&Ran>) -> ApiResult<Ran> {
+pub fn run(all: &[Mutation], write: &Review<'_>, object: &mut Value, after: Option<&Ran>) -> ApiResult<Ran> {
     let mut ran = Ran::default();
     let mut failures = Failures::default();
     for (i, mutation) in all.iter().enumerate() {
-        let review = change.review(object);
+        let review = with(write, object);
         let Some(seen) = mutation.frame.sees(&review) else { continue };
         for (j, binding) in mutation.frame.bindings.iter().enumerate() {
-            let review = change.review(object);
+            let review = with(write, object);
             if !mutation.frame.binds(binding, &review) {
                 continue;
             }
@@ -121,7 +108,7 @@ pub fn run(all: &[Mutation], change: &Change<'_>, object: &mut Value, after: Opt
                 if after.is_some_and(|before| !before.again.contains(&turn)) {
                     continue;
                 }
-                if let Some(why) = mutation.turn(change, &seen, &param, object, &mut ran)? {
+                if let Some(why) = mutation.turn(write, &seen, &param, object, &mut ran)? {
                     failures.add(&mutation.frame, &binding.name, "Invalid", &why);
                 }
                 if mutation.reinvoke {
@@ -133,15 +120,14 @@ pub fn run(all: &[Mutation], change: &Change<'_>, object: &mut Value, after: Opt
     match failures.reason {
         None => Ok(ran),
         Some(reason) => {
-            Err(ApiError::by_mutations(change.call.resource(), change.name, reason, &failures.messages))
+            Err(ApiError::by_mutations(write.resource(), &write.name, reason, &failures.messages))
         }
     }
 }
 
-impl Change<'_> {
-    fn review<'a>(&'a self, object: &'a Value) -> Review<'a> {
-        crate::review(self.call, self.operation, self.name, self.old, Some(object))
-    }
+/// The write as a policy sees it while the object is this one.
+fn with<'o>(write: &Review<'o>, object: &'o Value) -> Review<'o> {
+    Review { new: Some(object), ..write.clone() }
 }
 
 impl Mutation {
@@ -169,14 +155,14 @@ impl Mutation {
     /// Changes an object with one parameter; the result is why a step of it failed.
     fn turn(
         &self,
-        change: &Change<'_>,
+        write: &Review<'_>,
         seen: &Entry,
         param: &Value,
         object: &mut Value,
         ran: &mut Ran,
     ) -> ApiResult<Option<String>> {
         let mut scope = {
-            let review = change.review(object);
+            let review = with(write, object);
             variables(&review, &review.request(seen))
         };
         scope.put("params", param);
@@ -187,7 +173,7 @@ impl Mutation {
         }
         let mut failed = None;
         for (says, expression) in &self.steps {
-            let changed = match self.step(change, seen, param, object, (says, expression)) {
+            let changed = match self.step(write, seen, param, object, (says, expression)) {
                 Ok(changed) => changed,
                 Err(Failed::Whole(why)) => return Err(why),
                 Err(Failed::Policy(why)) => {
@@ -205,14 +191,14 @@ impl Mutation {
     /// What one step makes of an object.
     fn step(
         &self,
-        change: &Change<'_>,
+        write: &Review<'_>,
         seen: &Entry,
         param: &Value,
         object: &Value,
         (says, expression): (&Says, &Result<Expression, String>),
     ) -> Result<Value, Failed> {
-        let request = change.review(object).request(seen);
-        let review = change.review(object);
+        let request = with(write, object).request(seen);
+        let review = with(write, object);
         let mut scope = variables(&review, &request);
         scope.put("params", param);
         self.frame.declare(&mut scope);
@@ -249,8 +235,8 @@ impl Mutation {
             }
         }
         convert::to_stored(resource, &mut served);
-        crate::keep_identity(object, &mut served);
-        let report = renormalize(&change.call.core, &change.call.entry.resource, &mut served);
+        keep_identity(object, &mut served);
+        let report = renormalize(write.base, write.resource(), &mut served);
         match report.unknown.first() {
             Some(field) if matches!(says, Says::Patch) => {
                 let why = format!("strict decoding error: unknown field {field:?}");

@@ -47,6 +47,7 @@ impl Operation {
 }
 
 /// One write under review.
+#[derive(Clone)]
 pub struct Review<'a> {
     /// The server.
     pub base: &'a Base,

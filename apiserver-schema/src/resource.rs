@@ -83,6 +83,8 @@ pub struct Resource {
     pub generation: bool,
     /// Warning sent with each answer of a deprecated version.
     pub deprecation: Option<String>,
+    /// Where the webhook is that converts between the versions of a custom resource: the `clientConfig`.
+    pub webhook: Option<Value>,
     /// The CRD is being deleted.
     pub terminating: bool,
     /// Revision of the CRD this was made from.

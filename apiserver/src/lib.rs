@@ -33,7 +33,7 @@ use fleet_apiserver_admission::access::secrets::{Secrets, StaticTokens};
 use fleet_apiserver_admission::access::user::Door;
 use fleet_apiserver_admission::access::{rbac, secrets};
 use fleet_apiserver_admission::call::Core;
-use fleet_apiserver_admission::{budgets, protection, registrations, resource_quota};
+use fleet_apiserver_admission::{budgets, conversion, protection, registrations, resource_quota};
 use fleet_apiserver_ground::answers::Answers;
 use fleet_apiserver_ground::disk::Disk;
 use fleet_apiserver_ground::incarnation::Ledger;
@@ -178,6 +178,7 @@ impl ApiServer {
             budgets: Arc::new(budgets::Budgets::new(&base.store)),
             quotas: Arc::new(resource_quota::Quotas::new(&base.store)),
             requests: Answers::default(),
+            conversions: conversion::Conversions::default(),
             nodes,
             auth,
             shares: Arc::default(),

@@ -57,30 +57,10 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
     let n = |path: &[&str]| json!(number(v, path));
     match (r.group.as_str(), r.plural.as_str()) {
         (_, "leases") => out.extend([json!(text(v, &["spec", "holderIdentity"])), old()]),
-        (_, "componentstatuses") => {
-            let said = list(v, &["conditions"]).first().cloned().unwrap_or_default();
-            let status = match text(&said, &["status"]) {
-                "True" => "Healthy",
-                "False" => "Unhealthy",
-                _ => "Unknown",
-            };
-            out.extend([json!(status), json!(text(&said, &["message"])), json!(text(&said, &["error"]))]);
-        }
+        (_, "componentstatuses") => out.extend(component(v)),
         (_, "apiservices") => {
-            let service = match at(v, &["spec", "service"]).filter(|service| service.is_object()) {
-                Some(service) => format!("{}/{}", text(service, &["namespace"]), text(service, &["name"])),
-                None => "Local".to_string(),
-            };
-            let conditions = list(v, &["status", "conditions"]);
-            let said = conditions.iter().find(|c| text(c, &["type"]) == "Available");
-            let available = said.map_or_else(
-                || "Unknown".to_string(),
-                |c| match text(c, &["status"]) {
-                    "True" => "True".to_string(),
-                    status => format!("{status} ({})", text(c, &["reason"])),
-                },
-            );
-            out.extend([json!(service), json!(available), old()]);
+            out.extend(api_service(v));
+            out.push(old());
         }
         (_, "ipaddresses") => {
             let part = |key: &str| text(v, &["spec", "parentRef", key]);
@@ -325,4 +305,28 @@ fn targets(v: &Value) -> Value {
         text.push_str(&format!(" + {more} more..."));
     }
     or(&text, "<none>")
+}
+
+fn component(v: &Value) -> [Value; 3] {
+    let said = list(v, &["conditions"]).first().cloned().unwrap_or_default();
+    let status = match text(&said, &["status"]) {
+        "True" => "Healthy",
+        "False" => "Unhealthy",
+        _ => "Unknown",
+    };
+    [json!(status), json!(text(&said, &["message"])), json!(text(&said, &["error"]))]
+}
+
+fn api_service(v: &Value) -> [Value; 2] {
+    let service = match at(v, &["spec", "service"]).filter(|service| service.is_object()) {
+        Some(service) => format!("{}/{}", text(service, &["namespace"]), text(service, &["name"])),
+        None => "Local".to_string(),
+    };
+    let conditions = list(v, &["status", "conditions"]);
+    let available = match conditions.iter().find(|c| text(c, &["type"]) == "Available") {
+        None => "Unknown".to_string(),
+        Some(c) if text(c, &["status"]) == "True" => "True".to_string(),
+        Some(c) => format!("{} ({})", text(c, &["status"]), text(c, &["reason"])),
+    };
+    [json!(service), json!(available)]
 }

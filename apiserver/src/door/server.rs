@@ -6,7 +6,7 @@
 use crate::door::etag::etagged;
 use crate::door::headers::{self, Flow};
 use crate::door::{health, issuer, metrics, openapi};
-use crate::verbs::{action, connect, read, reviews, watch, write};
+use crate::verbs::{action, connect, read, reviews, versions, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
 use fleet_apiserver_admission::access::rbac::Question;
@@ -293,9 +293,14 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if connect::is_one(&call.subresource) {
         return connect::connect(call).await;
     }
+    let converted = versions::differ(call.resource());
+    let form = if converted { versions::plain(call) } else { call.form };
     let mut response = match verb {
         "get" => read::get(call).await?,
         "list" => read::list(call).await?,
+        "watch" if converted => {
+            return Ok(versions::follow(versions::copy(call), form, watch::watch(call).await?));
+        }
         "watch" => return watch::watch(call).await,
         "create" if item => action::action(call, &body).await?,
         "create" => write::create(call, &body).await?,
@@ -304,6 +309,9 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         "delete" => crate::verbs::delete::delete(call, &body).await?,
         _ => crate::verbs::delete::collection(call, &body).await?,
     };
+    if converted {
+        response = versions::present(call, form, response).await?;
+    }
     if let Some(text) = &call.entry.resource.deprecation {
         call.warnings.push(text.clone());
     }

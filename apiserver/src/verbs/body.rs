@@ -11,7 +11,7 @@ use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::{convert, decode, patch, protobuf};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
@@ -218,4 +218,20 @@ pub fn updated_blindly(r: &Resource) -> bool {
                     "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
                 )
         )
+}
+
+/// Removes what a patch left unchanged, because it was decoded before. Custom resources stay complete, because
+/// defaults of their schemas depend on missing fields.
+pub fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
+    let mut same = Map::new();
+    if r.custom || r.converts() {
+        return same;
+    }
+    for key in ["spec", "status", "data"] {
+        let Some(map) = new.as_object_mut() else { break };
+        if map.get(key).is_some_and(|v| v.is_object() && live.get(key) == Some(v)) {
+            same.extend(map.remove_entry(key));
+        }
+    }
+    same
 }

@@ -21,5 +21,6 @@ pub mod removal;
 pub mod reviews;
 pub mod settle;
 pub mod token;
+pub mod versions;
 pub mod watch;
 pub mod write;

@@ -16,7 +16,7 @@ const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
 /// A webhook over TLS; keeps what it was asked.
-struct Listener {
+pub struct Listener {
     port: u16,
     bundle: String,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -24,7 +24,7 @@ struct Listener {
 
 impl Listener {
     /// `answer` gets the request and returns the response without its uid; null answers nothing in time.
-    async fn start(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Listener {
+    pub async fn start(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Listener {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answer: Answer = Arc::new(answer);
         let names = ["127.0.0.1".to_string(), "hook.default.svc".to_string()];
@@ -53,9 +53,15 @@ impl Listener {
                                 let query = request.uri().query().unwrap_or_default().to_string();
                                 let bytes = request.into_body().collect().await.unwrap().to_bytes();
                                 let review: Value = serde_json::from_slice(&bytes).unwrap();
-                                assert_eq!(
-                                    (&review["kind"], &review["apiVersion"]),
-                                    (&json!("AdmissionReview"), &json!("admission.k8s.io/v1"))
+                                let of = (&review["kind"], &review["apiVersion"]);
+                                assert!(
+                                    of == (&json!("AdmissionReview"), &json!("admission.k8s.io/v1"))
+                                        || of
+                                            == (
+                                                &json!("ConversionReview"),
+                                                &json!("apiextensions.k8s.io/v1")
+                                            ),
+                                    "{review}"
                                 );
                                 let mut request = review["request"].clone();
                                 let mut response = answer(&request);
@@ -67,7 +73,7 @@ impl Listener {
                                 if response.get("uid").is_none() {
                                     response["uid"] = request["uid"].clone();
                                 }
-                                let body = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+                                let body = json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response});
                                 Ok::<_, std::convert::Infallible>(http::Response::new(
                                     Full::<bytes::Bytes>::from(body.to_string()),
                                 ))
@@ -82,11 +88,11 @@ impl Listener {
         Listener { port, bundle: STANDARD.encode(cert.pem()), asked }
     }
 
-    fn config(&self) -> Value {
+    pub fn config(&self) -> Value {
         json!({"url": format!("https://127.0.0.1:{}/review", self.port), "caBundle": self.bundle})
     }
 
-    fn asked(&self) -> Vec<Value> {
+    pub fn asked(&self) -> Vec<Value> {
         self.asked.lock().unwrap().clone()
     }
 }

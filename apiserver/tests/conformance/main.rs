@@ -7,6 +7,7 @@ mod access;
 mod api;
 mod bad_input;
 mod cluster;
+mod conversions;
 mod definitions;
 mod edges;
 mod expressions;
