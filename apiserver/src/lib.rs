@@ -2,7 +2,7 @@
 //!
 //! Purpose: the control plane of a fleet on a laptop, in tests and in simulation, behaving to clients as Kubernetes
 //! does. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through [`ApiServer::serve`].
-//! Deliberately absent: workload controllers, API aggregation, protobuf answers.
+//! Deliberately absent: workload controllers, API aggregation.
 
 use axum::Router;
 use axum::body::Body;

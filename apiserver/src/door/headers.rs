@@ -9,6 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use fleet_apiserver_admission::access::user::{MASTERS, User};
 use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::{http_io, protobuf};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 use std::io::Write;
@@ -114,4 +116,19 @@ pub async fn packed(response: Response<Body>) -> Response<Body> {
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     Response::from_parts(parts, Body::from(small))
+}
+
+/// The same answer as protobuf.
+///
+/// # Errors
+/// 406 for what has no message, such as a custom resource.
+pub async fn as_protobuf(response: Response<Body>) -> ApiResult<Response<Body>> {
+    let (mut parts, body) = response.into_parts();
+    let bytes =
+        axum::body::to_bytes(body, usize::MAX).await.map_err(|e| ApiError::internal("", e.to_string()))?;
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let encoded = protobuf::encode(&value).ok_or_else(ApiError::not_acceptable)?;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(http_io::PROTOBUF));
+    Ok(Response::from_parts(parts, Body::from(encoded)))
 }

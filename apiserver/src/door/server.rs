@@ -270,6 +270,14 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
     }
+    // Before anything is written: what has no message cannot be answered so.
+    let packed = call.form == Form::Protobuf;
+    if packed {
+        if call.resource().custom || verb == "watch" {
+            return Err(ApiError::not_acceptable());
+        }
+        call.form = Form::Json;
+    }
     // As in the real server: namespaces go one by one.
     if verb == "deletecollection" && call.resource().is("", "namespaces") {
         return Err(ApiError::method_not_allowed());
@@ -283,7 +291,8 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         }
         let body = gate.body(body).await?;
         gate.turn().await?;
-        return reviews::create(call, &body).await;
+        let response = reviews::create(call, &body).await?;
+        return if packed { headers::as_protobuf(response).await } else { Ok(response) };
     }
     let body = match verb {
         "get" | "list" | "watch" => Bytes::new(),
@@ -311,6 +320,9 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     };
     if converted {
         response = versions::present(call, form, response).await?;
+    }
+    if packed {
+        response = headers::as_protobuf(response).await?;
     }
     if let Some(text) = &call.entry.resource.deprecation {
         call.warnings.push(text.clone());

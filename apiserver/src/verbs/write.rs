@@ -252,7 +252,9 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         accounts::fill_secret(&call.core, &call.core.auth.signer, value);
     }
     let name = tree::meta_text(value, "name").to_string();
-    admission::validate(call, Operation::Create, &name, None, Some(value)).await
+    admission::validate(call, Operation::Create, &name, None, Some(value)).await?;
+    *value = versions::to_store(call, std::mem::take(value)).await?;
+    Ok(())
 }
 
 /// Gives an object a name that starts with its generateName.
@@ -283,7 +285,6 @@ pub(super) async fn create_object(
         name_it(call, &mut value, &base);
     }
     admit_new(call, r, &mut value).await?;
-    value = versions::to_store(call, value).await?;
     let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
     for attempt in 0.. {
         if attempt > 0 && generate {
@@ -302,8 +303,8 @@ pub(super) async fn create_object(
         // Only a generated name or a quota may need another attempt.
         let again = generate || !charges.is_empty();
         let stored = if again { value.clone() } else { std::mem::take(&mut value) };
-        let mut writes =
-            vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
+        let (table, key) = (entry.table.clone(), call.key(&name));
+        let mut writes = vec![Write::Create { table, key, value: stored }];
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
         } else if r.is("", "services") {

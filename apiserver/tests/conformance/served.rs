@@ -253,3 +253,58 @@ async fn json_patches_are_read_as_kubernetes_reads_them() {
     api.patch(&path, "json", json!([{"op": "remove", "path": "/metadata/finalizers"}])).await.expect(200);
     api.done().await;
 }
+
+#[tokio::test]
+async fn protobuf_is_answered_to_who_takes_nothing_else() {
+    let api = Api::new().await;
+    const MEDIA: &str = "application/vnd.kubernetes.protobuf";
+    let mut large = pod("p");
+    large["metadata"]["labels"] = json!({"a": "b"});
+    large["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "250m", "memory": "1Gi"}});
+    large["spec"]["containers"][0]["readinessProbe"] =
+        json!({"httpGet": {"port": "web"}, "periodSeconds": 3});
+    api.post(&api.core("pods"), large).await.expect(201);
+    let mut kept = config_map("kept");
+    kept["data"] = json!({"x": "1", "y": ""});
+    api.post(&api.core("configmaps"), kept).await.expect(201);
+    api.post(&api.core("secrets"), json!({"metadata": {"name": "s"}, "data": {"k": "aGVsbG8="}}))
+        .await
+        .expect(201);
+    let mut scaled = crate::api::deployment("d");
+    scaled["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": "30%", "maxUnavailable": 0}});
+    api.post(&api.group("apps/v1", "deployments"), scaled).await.expect(201);
+    let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "targetPort": "web"}]}});
+    api.post(&api.core("services"), service).await.expect(201);
+    for path in [
+        api.core("pods/p"),
+        api.core("configmaps/kept"),
+        api.core("secrets/s"),
+        api.core("services/web"),
+        api.group("apps/v1", "deployments/d"),
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin".to_string(),
+        "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical".to_string(),
+    ] {
+        let packed = api.send("GET", &path, &[("Accept", MEDIA)], Vec::new()).await;
+        assert_eq!(
+            (packed.status().as_u16(), &packed.headers()["content-type"]),
+            (200, &MEDIA.parse().unwrap()),
+            "{path}"
+        );
+        let bytes = packed.bytes().await.unwrap().to_vec();
+        assert!(bytes.starts_with(b"k8s\0"), "{path}");
+        // What comes back as it was changes nothing: all of it was there.
+        let before = api.get(&path).await.expect(200).body;
+        let after = api.raw("PUT", &path, &[("Content-Type", MEDIA)], bytes).await.expect(200).body;
+        assert_eq!(after, before, "{path}");
+    }
+    let listed = api.send("GET", &api.core("pods"), &[("Accept", MEDIA)], Vec::new()).await;
+    assert!(listed.bytes().await.unwrap().starts_with(b"k8s\0"));
+    // Who takes JSON, too, gets JSON.
+    let both = api.get_as(&api.core("pods/p"), "application/vnd.kubernetes.protobuf,application/json").await;
+    assert_eq!(both.expect(200).body["kind"], "Pod");
+    let group = api
+        .crd("things", "Thing", json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]))
+        .await;
+    api.get_as(&api.group(&format!("{group}/v1"), "things"), MEDIA).await.fails(406, "NotAcceptable");
+    api.done().await;
+}
