@@ -110,7 +110,8 @@ pub async fn mutate(
     let gone = new.is_none();
     let object = new.unwrap_or(&mut nothing);
     let by_policies = |call: &Call, object: &mut Value, after: Option<&Ran>| {
-        if gone || compiled.mutations.is_empty() {
+        // Policies change objects of the resource, and what is connected to has none.
+        if gone || operation == Operation::Connect || compiled.mutations.is_empty() {
             return Ok(Ran::default());
         }
         let write = review(call, operation, name, old, None);

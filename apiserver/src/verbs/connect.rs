@@ -26,7 +26,9 @@ pub fn is_one(subresource: &str) -> bool {
 /// Answers any method on such a subresource.
 pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
     if call.subresource != "log" {
-        let (name, options) = (call.name.clone(), options(call));
+        let (name, mut options) = (call.name.clone(), options(call));
+        // What a webhook changes of them leads nowhere here; it may refuse.
+        admission::mutate(call, Operation::Connect, &name, None, Some(&mut options)).await?;
         admission::validate(call, Operation::Connect, &name, None, Some(&options)).await?;
     }
     let call = &*call;

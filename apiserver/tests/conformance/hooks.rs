@@ -345,7 +345,8 @@ async fn streams_to_containers_are_judged_first() {
     })
     .await;
     let rules = json!([{"operations": ["CONNECT"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods/exec", "pods/attach"]}]);
-    register(&api, "validating", json!([webhook(&api, hook.config(), json!({"rules": rules}))])).await;
+    register(&api, "validating", json!([webhook(&api, hook.config(), json!({"rules": rules.clone()}))]))
+        .await;
     api.post(&api.core("pods"), pod("p")).await.expect(201);
     let path = api.core("pods/p");
     for way in ["exec?command=ls", "attach"] {
@@ -363,6 +364,18 @@ async fn streams_to_containers_are_judged_first() {
             &asked[1]["kind"]["kind"]
         ),
         (&json!("CONNECT"), &json!("exec"), &json!("PodExecOptions"), &json!("PodAttachOptions"))
+    );
+    register(
+        &api,
+        "mutating",
+        json!([webhook(&api, hook.config(), json!({"rules": rules, "name": "two.test.dev"}))]),
+    )
+    .await;
+    let refused = api.post(&format!("{path}/attach"), Value::Null).await.expect(400);
+    assert!(
+        refused.message().contains("\"two.test.dev\" denied the request: no streams"),
+        "{}",
+        refused.text
     );
     assert_eq!(
         asked[2]["object"],

@@ -187,6 +187,63 @@ async fn policies_that_ask_for_it_see_what_comes_later() {
 }
 
 #[tokio::test]
+async fn custom_resources_are_changed_by_their_schemas() {
+    let api = Api::new().await;
+    let openapi = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer"}, "color": {"type": "string", "default": "red"},
+        "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "count": {"type": "integer"}}}},
+        "tags": {"type": "array", "items": {"type": "string"}}}}}});
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": openapi}});
+    let group = api.crd("things", "Thing", json!([version])).await;
+    let path = api.group(&format!("{group}/v1"), "things");
+    let thing = |name: &str| {
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": name},
+            "spec": {"size": 1, "parts": [{"name": "a", "count": 1}]}})
+    };
+    let constraints = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [group], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["things"]}]}});
+    let name = random("custom-");
+    let parts = "Object{spec: Object.spec{size: object.spec.size + 1, parts: [Object.spec.parts{name: 'b', count: 2}]}}";
+    bind(&api, &name, json!([fields(parts)]), constraints.clone(), Value::Null).await;
+    let start = Instant::now();
+    let made = loop {
+        let made = api.post(&format!("{path}?dryRun=All"), thing("x")).await.expect(201).body;
+        if made["spec"]["size"] == 2 || start.elapsed() > Duration::from_secs(30) {
+            break made;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(
+        made["spec"],
+        json!({"size": 2, "color": "red", "parts": [{"name": "a", "count": 1}, {"name": "b", "count": 2}]})
+    );
+    drop_policy(&api, &name).await;
+    for (expression, why) in [
+        (
+            "Object{spec: Object.spec{tags: ['x']}}",
+            "may not mutate atomic arrays, maps or structs: .spec.tags",
+        ),
+        ("Object{spec: Object.spec{other: 1}}", ".spec.other: field not declared in schema"),
+    ] {
+        let name = random("custom-");
+        bind(&api, &name, json!([fields(expression)]), constraints.clone(), Value::Null).await;
+        let start = Instant::now();
+        let refused = loop {
+            let answer = api.post(&format!("{path}?dryRun=All"), thing("x")).await;
+            if answer.code != 201 || start.elapsed() > Duration::from_secs(30) {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert!(refused.fails(403, "Invalid").message().contains(why), "{why}");
+        drop_policy(&api, &name).await;
+    }
+    api.done().await;
+}
+
+#[tokio::test]
 async fn policies_are_checked() {
     let api = Api::new().await;
     let path = format!("{HOOKS}/mutatingadmissionpolicies?dryRun=All");
