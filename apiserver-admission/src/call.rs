@@ -4,6 +4,7 @@
 //! `door`).
 
 use super::budgets::Budgets;
+use super::conversion::Conversions;
 use super::registrations::Admission;
 use super::resource_quota::Quotas;
 use crate::access::auth::Auth;
@@ -26,6 +27,8 @@ pub struct Core {
     pub auth: Auth,
     /// Webhooks and policies.
     pub admission: Admission,
+    /// Webhooks that convert custom resources.
+    pub conversions: Conversions,
     /// What is known to have changed about disruption budgets.
     pub budgets: Arc<Budgets>,
     /// What is known to have changed about resource quotas.

@@ -1,14 +1,13 @@
 //! Admission: webhooks and policies that may change or refuse a write.
 //!
 //! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
-//! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
+//! to nothing. Absent on purpose: audit annotations.
 
 use crate::access::accounts;
 use crate::access::rbac::Question;
 use crate::access::user::{AUTHENTICATED, User};
 use crate::call::Call;
 use fleet_apiserver_cel::{Ask, Asked};
-use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::{convert, patch};
 use serde_json::Value;
@@ -17,12 +16,17 @@ use std::sync::Arc;
 pub mod access;
 pub mod budgets;
 pub mod call;
+pub mod conversion;
+pub mod form;
+mod frame;
 mod hook;
 mod limits;
+mod mutation;
 pub mod nodes;
 pub mod plugins;
 pub mod pod_security;
 mod policy;
+pub mod protection;
 pub mod registrations;
 mod remote;
 pub mod resource_quota;
@@ -31,6 +35,7 @@ pub mod typing;
 
 use fleet_apiserver_kinds::registration::GROUP;
 use hook::Hook;
+use mutation::Ran;
 use review::Review;
 
 pub use review::Operation;
@@ -89,7 +94,7 @@ fn exempt(call: &Call) -> bool {
     !call.resource().custom && call.resource().group == GROUP
 }
 
-/// Lets the mutating webhooks change an object. True when one did.
+/// Lets policies and mutating webhooks change an object. True when one did.
 pub async fn mutate(
     call: &mut Call,
     operation: Operation,
@@ -97,15 +102,22 @@ pub async fn mutate(
     old: Option<&Value>,
     new: Option<&mut Value>,
 ) -> ApiResult<bool> {
-    let Some(compiled) = call.core.admission.current().filter(|c| !c.mutating.is_empty()) else {
-        return Ok(false);
-    };
+    let Some(compiled) = call.core.admission.current().filter(|c| c.mutates()) else { return Ok(false) };
     if exempt(call) {
         return Ok(false);
     }
     let mut nothing = Value::Null;
     let gone = new.is_none();
     let object = new.unwrap_or(&mut nothing);
+    let by_policies = |call: &Call, object: &mut Value, after: Option<&Ran>| {
+        // Policies change objects of the resource, and what is connected to has none.
+        if gone || operation == Operation::Connect || compiled.mutations.is_empty() {
+            return Ok(Ran::default());
+        }
+        let write = review(call, operation, name, old, None);
+        mutation::run(&compiled.mutations, &write, object, after)
+    };
+    let first = by_policies(call, object, None)?;
     let (mut changed_by, mut called) = (None, Vec::new());
     for (i, hook) in compiled.mutating.iter().enumerate() {
         if run(call, operation, name, old, (!gone).then_some(&mut *object), hook).await? {
@@ -115,12 +127,16 @@ pub async fn mutate(
             called.push(i);
         }
     }
-    let Some(last) = changed_by else { return Ok(false) };
+    if !first.spoke && changed_by.is_none() {
+        return Ok(false);
+    }
     // Those that asked for it see what later ones changed, once.
+    let second = by_policies(call, object, Some(&first))?;
+    let last = if second.changed { compiled.mutating.len() } else { changed_by.unwrap_or(0) };
     for i in called.into_iter().filter(|i| *i < last && compiled.mutating[*i].reinvoke) {
         run(call, operation, name, old, (!gone).then_some(&mut *object), &compiled.mutating[i]).await?;
     }
-    Ok(true)
+    Ok(first.changed || second.changed || changed_by.is_some())
 }
 
 async fn run(
@@ -142,14 +158,7 @@ async fn run(
     patch::json_patch(&mut served, document)
         .map_err(|e| hook.broken(&format!("its patch does not apply: {}", e.message())))?;
     convert::to_stored(&resource, &mut served);
-    // What identifies an object is not a webhook's to change.
-    for key in ["apiVersion", "kind"] {
-        tree::put(tree::object(&mut served), key, before.get(key).cloned());
-    }
-    for key in ["name", "namespace", "uid", "resourceVersion"] {
-        let kept = tree::at(&before, &["metadata", key]).cloned();
-        tree::put(tree::meta(&mut served), key, kept);
-    }
+    form::keep_identity(&before, &mut served);
     let changed = served != before;
     *object = served;
     Ok(changed)

@@ -2,7 +2,7 @@
 //!
 //! Inputs: a new or changed object and the store. Absent on purpose: LimitRanger (see `limits`) and ResourceQuota.
 
-use super::{limits, nodes};
+use super::{limits, nodes, protection};
 use crate::access::rbac::Question;
 use crate::access::user::User;
 use crate::call::{Call, Core};
@@ -31,7 +31,9 @@ pub fn create(call: &Call, value: &mut Value) -> ApiResult<()> {
             limits::fill(core, r, &call.namespace, value);
         }
         ("", "nodes") => taint(value),
+        ("", "persistentvolumes") => protection::hold(value, protection::VOLUME),
         ("", "persistentvolumeclaims") => {
+            protection::hold(value, protection::CLAIM);
             let wants = tree::at(value, &["spec", "storageClassName"]).is_none_or(Value::is_null);
             let beta = "volume.beta.kubernetes.io/storage-class";
             let annotated = tree::at(value, &["metadata", "annotations", beta]).is_some();

@@ -1,17 +1,20 @@
 //! The registered webhooks and policies of a server, compiled when they change.
 
 use super::hook::Hook;
+use super::mutation::Mutation;
 use super::policy::Policy;
 use arc_swap::ArcSwapOption;
 use fleet_apiserver_ground::store::{Store, Table};
 use fleet_apiserver_kinds::registration::GROUP;
 use std::sync::Arc;
 
-const PLURALS: [&str; 4] = [
+const PLURALS: [&str; 6] = [
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
 ];
 
 /// Registrations in the form that is used.
@@ -23,11 +26,20 @@ pub struct Compiled {
     pub validating: Vec<Hook>,
     /// Policies that are bound.
     pub policies: Vec<Policy>,
+    /// Policies that change objects, and are bound.
+    pub mutations: Vec<Mutation>,
+}
+
+impl Compiled {
+    /// Whether there is anything that changes objects.
+    pub fn mutates(&self) -> bool {
+        !self.mutating.is_empty() || !self.mutations.is_empty()
+    }
 }
 
 /// The registrations of a server, compiled when they change.
 pub struct Admission {
-    tables: [Arc<Table>; 4],
+    tables: [Arc<Table>; 6],
     compiled: ArcSwapOption<Compiled>,
 }
 
@@ -38,9 +50,9 @@ impl Admission {
         Admission { tables, compiled: ArcSwapOption::empty() }
     }
 
-    /// True when a mutating webhook is registered.
+    /// True when a mutating webhook or policy is registered.
     pub fn mutates(&self) -> bool {
-        !self.tables[0].is_empty()
+        !self.tables[0].is_empty() || !self.tables[4].is_empty()
     }
 
     /// True when nothing is registered.
@@ -57,12 +69,13 @@ impl Admission {
         if let Some(known) = self.compiled.load_full().filter(|c| c.state == state) {
             return Some(known);
         }
-        let [mutating, validating, policies, bindings] = &self.tables;
+        let [mutating, validating, policies, bindings, mutations, bound] = &self.tables;
         let compiled = Arc::new(Compiled {
             state,
             mutating: mutating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
             validating: validating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
             policies: Policy::compile_all(&policies.objects(), &bindings.objects()),
+            mutations: Mutation::compile_all(&mutations.objects(), &bound.objects()),
         });
         self.compiled.store(Some(compiled.clone()));
         Some(compiled)

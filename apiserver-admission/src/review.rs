@@ -20,6 +20,8 @@ pub enum Operation {
     Update,
     /// DELETE.
     Delete,
+    /// A stream to a container, or a proxy.
+    Connect,
 }
 
 impl Operation {
@@ -29,20 +31,23 @@ impl Operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
         }
     }
 
-    /// Kind of its options.
-    pub fn options(self) -> &'static str {
+    /// Kind of its options, if it has any.
+    pub fn options(self) -> Option<&'static str> {
         match self {
-            Operation::Create => "CreateOptions",
-            Operation::Update => "UpdateOptions",
-            Operation::Delete => "DeleteOptions",
+            Operation::Create => Some("CreateOptions"),
+            Operation::Update => Some("UpdateOptions"),
+            Operation::Delete => Some("DeleteOptions"),
+            Operation::Connect => None,
         }
     }
 }
 
 /// One write under review.
+#[derive(Clone)]
 pub struct Review<'a> {
     /// The server.
     pub base: &'a Base,
@@ -90,11 +95,18 @@ impl Review<'_> {
         let kind = |r: &Resource| match self.subresource {
             "scale" => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
             "token" => json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}),
+            name if self.operation == Operation::Connect => {
+                let known = r.actions.iter().find(|(action, _)| name.split('/').next() == Some(*action));
+                json!({"group": r.group, "version": r.version, "kind": known.map_or("", |(_, kind)| kind)})
+            }
             _ => json!({"group": r.group, "version": r.version, "kind": r.kind}),
         };
         let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
         let object = |value: Option<&Value>| {
             let mut value = value.cloned().unwrap_or(Value::Null);
+            if self.operation == Operation::Connect {
+                return value;
+            }
             if value.is_object() && scaling {
                 value = scale::of(asked, &value).unwrap_or(Value::Null);
             } else if value.is_object() {
@@ -102,7 +114,8 @@ impl Review<'_> {
             }
             value
         };
-        let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": self.operation.options()});
+        let options =
+            self.operation.options().map(|kind| json!({"apiVersion": "meta.k8s.io/v1", "kind": kind}));
         let mut request = json!({
             "uid": self.base.ids.uuid().to_string(),
             "kind": kind(seen), "resource": plural(seen), "requestKind": kind(asked), "requestResource": plural(asked),

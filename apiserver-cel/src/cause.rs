@@ -39,15 +39,25 @@ impl Cause {
 
 /// A value as messages show it.
 pub(crate) fn brief(value: &Value) -> String {
-    let text = match value {
-        Value::Object(_) => "\"object\"".to_string(),
-        Value::Array(_) => "\"array\"".to_string(),
-        other => other.to_string(),
-    };
+    let text = value.to_string();
     // Long values would make the message unreadable.
     if text.chars().count() > 200 {
         format!("{}…", text.chars().take(200).collect::<String>())
     } else {
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_shown_as_json() {
+        let labels = Cause::invalid("spec.template.metadata.labels", &json!({"app": "x"}), "why");
+        assert_eq!(labels.message, "Invalid value: {\"app\":\"x\"}: why");
+        assert_eq!(Cause::invalid("l", &json!(["a"]), "why").message, "Invalid value: [\"a\"]: why");
+        assert!(Cause::invalid("l", &json!("a".repeat(1000)), "why").message.chars().count() < 250);
     }
 }

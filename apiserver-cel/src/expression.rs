@@ -3,7 +3,8 @@
 //! Inputs: expressions of registrations and JSON values as their variables. Absent on purpose: the cost budget
 //! of the real server (an evaluation is bounded in steps instead).
 
-use crate::eval::{Ask, Asked, Failure, Key, Question, Scope, Value as Cel};
+use crate::eval::{Ask, Asked, Failure, Key, Question, Scope, Value as Cel, to_json};
+use crate::made;
 use crate::parse::{Parsed, parse};
 use serde_json::Value;
 use std::fmt;
@@ -49,6 +50,48 @@ impl Expression {
             other => Err(format!("found {}; allowed: a boolean", other.kind())),
         }
     }
+}
+
+/// What an expression changes, as it is applied: an `Object`.
+///
+/// # Errors
+/// It is none, or cannot be written as JSON.
+pub fn applied(value: &Cel) -> Result<Value, String> {
+    match value {
+        Cel::Map(map) if map.made.as_deref() == Some(made::OBJECT) => to_json(value),
+        other => Err(format!("unsupported return type from ApplyConfiguration expression: {}", other.kind())),
+    }
+}
+
+/// The JSON patch that an expression makes.
+///
+/// # Errors
+/// It is none, or an operation cannot be written as JSON.
+pub fn patch(value: &Cel) -> Result<Value, String> {
+    let wrong = "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch";
+    let Cel::List(list) = value else { return Err(wrong.into()) };
+    let mut out = Vec::new();
+    for item in &list.items {
+        let Cel::Map(map) = item else { return Err(wrong.into()) };
+        if map.made.as_deref() != Some(made::PATCH) {
+            return Err(wrong.into());
+        }
+        let text = |field: &str| match map.entries.get(&Key::Text(field.into())) {
+            Some(Cel::Text(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        let mut operation = serde_json::Map::new();
+        operation.insert("op".into(), text("op").into());
+        operation.insert("path".into(), text("path").into());
+        if !text("from").is_empty() {
+            operation.insert("from".into(), text("from").into());
+        }
+        if let Some(value) = map.entries.get(&Key::Text("value".into())) {
+            operation.insert("value".into(), to_json(value)?);
+        }
+        out.push(Value::Object(operation));
+    }
+    Ok(Value::Array(out))
 }
 
 /// Named values that expressions can use.
@@ -113,6 +156,48 @@ mod tests {
         let text = format!("{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, true))))");
         let why = Expression::compile(&text).unwrap().holds(&Variables::default()).unwrap_err();
         assert_eq!(why, "operation cancelled: actual cost limit exceeded");
+    }
+
+    #[test]
+    fn expressions_make_patches() {
+        let mut variables = Variables::default();
+        variables.put("object", &json!({"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 3}}));
+        let value = |text: &str| Expression::compile(text).and_then(|e| e.value(&variables));
+        let apply = |text: &str| value(text).and_then(|v| applied(&v));
+        assert_eq!(
+            apply(
+                "Object{metadata: Object.metadata{labels: {'x': object.metadata.labels.a}}, spec: Object.spec{replicas: object.spec.replicas + 1}}"
+            ),
+            Ok(json!({"metadata": {"labels": {"x": "b"}}, "spec": {"replicas": 4}}))
+        );
+        assert_eq!(apply("Object{?spec: optional.none()}"), Ok(json!({})));
+        assert_eq!(
+            apply("Object{spec: Object.spec{template: Object.spec.wrong{}}}"),
+            Err("type mismatch: unexpected type name \"Object.spec.wrong\", expected \"Object.spec.template\", which matches field name path from root Object type".into())
+        );
+        assert_eq!(apply("Object{spec: [Object.spec{a: 1.0}]}"), Ok(json!({"spec": [{"a": 1}]})));
+        assert!(apply("{'a': 1}").is_err());
+        let operations = |text: &str| value(text).and_then(|v| patch(&v));
+        assert_eq!(
+            operations(
+                "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'c'}, JSONPatch{op: 'move', from: '/x', path: '/y'}]"
+            ),
+            Ok(
+                json!([{"op": "add", "path": "/metadata/labels/a~1b", "value": "c"}, {"op": "move", "from": "/x", "path": "/y"}])
+            )
+        );
+        assert_eq!(
+            operations(
+                "object.metadata.labels.map(k, JSONPatch{op: 'remove', path: '/metadata/labels/' + k})"
+            ),
+            Ok(json!([{"op": "remove", "path": "/metadata/labels/a"}]))
+        );
+        assert!(operations("[1]").is_err());
+        let holds = |text: &str| Expression::compile(text).and_then(|e| e.holds(&variables));
+        assert_eq!(holds("has(JSONPatch{op: 'x'}.op) && !has(JSONPatch{}.op)"), Ok(true));
+        assert_eq!(holds("JSONPatch{op: 'x', value: 1} == JSONPatch{op: 'x', value: 1}"), Ok(true));
+        assert_eq!(holds("JSONPatch{} == Object{}"), Ok(false));
+        assert!(holds("Thing{} == Thing{}").is_err());
     }
 
     #[test]

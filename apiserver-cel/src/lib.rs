@@ -9,6 +9,7 @@ pub mod cause;
 mod eval;
 pub mod expression;
 mod lex;
+mod made;
 mod parse;
 pub mod rules;
 

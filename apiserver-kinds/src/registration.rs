@@ -7,6 +7,8 @@ use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_schema::error::Cause;
 use serde_json::{Map, Value, json};
 
+mod mutating;
+
 /// Group of the registrations; webhooks never review them.
 pub const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -58,7 +60,16 @@ pub fn defaults(plural: &str, value: &mut Value) {
             rule_defaults(constraints, "resourceRules");
             rule_defaults(constraints, "excludeResourceRules");
         }
-        "validatingadmissionpolicybindings" => {
+        "mutatingadmissionpolicies" => {
+            let spec = tree::child(value, "spec");
+            default_to(spec, "failurePolicy", "Fail");
+            if let Some(Value::Object(constraints)) = spec.get_mut("matchConstraints") {
+                match_defaults(constraints);
+                rule_defaults(constraints, "resourceRules");
+                rule_defaults(constraints, "excludeResourceRules");
+            }
+        }
+        "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings" => {
             let spec = tree::child(value, "spec");
             if let Some(Value::Object(constraints)) = spec.get_mut("matchResources") {
                 match_defaults(constraints);
@@ -74,50 +85,9 @@ pub fn defaults(plural: &str, value: &mut Value) {
 pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
     match plural {
         "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => webhooks(value, causes),
-        "validatingadmissionpolicies" => {
-            let spec = value.get("spec").unwrap_or(&Value::Null);
-            one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
-            policy_shape(spec, causes);
-            let mut known = POLICY.to_vec();
-            let mut before = CONDITION.to_vec();
-            before.push("namespaceObject");
-            if spec.get("paramKind").is_some_and(|kind| !kind.is_null()) {
-                known.push("params");
-                before.push("params");
-            }
-            match_conditions(spec, "spec", &before, causes);
-            rules(
-                spec.get("matchConstraints").unwrap_or(&Value::Null),
-                "resourceRules",
-                "spec.matchConstraints",
-                causes,
-            );
-            let checks = tree::list(spec, &["validations"]);
-            if checks.is_empty() && tree::list(spec, &["auditAnnotations"]).is_empty() {
-                let why = "validations or auditAnnotations must contain at least one item";
-                causes.push(Cause::required("spec.validations", why));
-            }
-            let scope = |wanted, required| Scope { variables: &known, wanted, required };
-            for (i, check) in checks.iter().enumerate() {
-                let at = format!("spec.validations[{i}]");
-                expression(check, "expression", scope(Wanted::Bool, true), &at, causes);
-                expression(check, "messageExpression", scope(Wanted::Text, false), &at, causes);
-                worded(check, &at, causes);
-            }
-            for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
-                expression(
-                    variable,
-                    "expression",
-                    scope(Wanted::Any, true),
-                    &format!("spec.variables[{i}]"),
-                    causes,
-                );
-            }
-            for (i, note) in tree::list(spec, &["auditAnnotations"]).iter().enumerate() {
-                let at = format!("spec.auditAnnotations[{i}]");
-                expression(note, "valueExpression", scope(Wanted::TextOrNull, true), &at, causes);
-            }
-        }
+        "validatingadmissionpolicies" => validating(value.get("spec").unwrap_or(&Value::Null), causes),
+        "mutatingadmissionpolicies" => mutating::policy(value.get("spec").unwrap_or(&Value::Null), causes),
+        "mutatingadmissionpolicybindings" => mutating::binding(value, causes),
         "validatingadmissionpolicybindings" => {
             if tree::text(value, &["spec", "policyName"]).is_empty() {
                 causes.push(Cause::required("spec.policyName", ""));
@@ -148,6 +118,50 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
             }
         }
         _ => {}
+    }
+}
+
+/// The names that the expressions of a policy know, and those that its match conditions know.
+fn known(spec: &Value) -> (Vec<&'static str>, Vec<&'static str>) {
+    let mut known = POLICY.to_vec();
+    let mut before = CONDITION.to_vec();
+    before.push("namespaceObject");
+    if spec.get("paramKind").is_some_and(|kind| !kind.is_null()) {
+        known.push("params");
+        before.push("params");
+    }
+    (known, before)
+}
+
+fn validating(spec: &Value, causes: &mut Vec<Cause>) {
+    one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
+    policy_shape(spec, causes);
+    let (known, before) = known(spec);
+    match_conditions(spec, "spec", &before, causes);
+    rules(
+        spec.get("matchConstraints").unwrap_or(&Value::Null),
+        "resourceRules",
+        "spec.matchConstraints",
+        causes,
+    );
+    let checks = tree::list(spec, &["validations"]);
+    if checks.is_empty() && tree::list(spec, &["auditAnnotations"]).is_empty() {
+        let why = "validations or auditAnnotations must contain at least one item";
+        causes.push(Cause::required("spec.validations", why));
+    }
+    let scope = |wanted, required| Scope { variables: &known, wanted, required };
+    for (i, check) in checks.iter().enumerate() {
+        let at = format!("spec.validations[{i}]");
+        expression(check, "expression", scope(Wanted::Bool, true), &at, causes);
+        expression(check, "messageExpression", scope(Wanted::Text, false), &at, causes);
+        worded(check, &at, causes);
+    }
+    for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
+        expression(variable, "expression", scope(Wanted::Any, true), &format!("spec.variables[{i}]"), causes);
+    }
+    for (i, note) in tree::list(spec, &["auditAnnotations"]).iter().enumerate() {
+        let at = format!("spec.auditAnnotations[{i}]");
+        expression(note, "valueExpression", scope(Wanted::TextOrNull, true), &at, causes);
     }
 }
 

@@ -31,9 +31,11 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
 
-// Flags: n namespaced, s status, c scale, a category all, x category api-extensions, g generation, p POST only.
+// Flags: n namespaced, s status, c scale, a category all, x category api-extensions, g generation, p POST only,
+// r read only.
 static KINDS: &[Kind] = &[
     k("", "v1", "Binding", "bindings", "", "np"),
+    k("", "v1", "ComponentStatus", "componentstatuses", "cs", "r"),
     k("", "v1", "ConfigMap", "configmaps", "cm", "n"),
     k("", "v1", "Endpoints", "endpoints", "ep", "n"),
     k("", "v1", "Event", "events", "ev", "n"),
@@ -49,6 +51,7 @@ static KINDS: &[Kind] = &[
     k("", "v1", "Secret", "secrets", "", "n"),
     k("", "v1", "ServiceAccount", "serviceaccounts", "sa", "n"),
     k("", "v1", "Service", "services", "svc", "nsa"),
+    k("apiregistration.k8s.io", "v1", "APIService", "apiservices", "", "xs"),
     k("apps", "v1", "ControllerRevision", "controllerrevisions", "", "n"),
     k("apps", "v1", "DaemonSet", "daemonsets", "ds", "nsag"),
     k("apps", "v1", "Deployment", "deployments", "deploy", "nscag"),
@@ -82,6 +85,15 @@ static KINDS: &[Kind] = &[
     k("storage.k8s.io", "v1", "StorageClass", "storageclasses", "sc", ""),
     k("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", "", "s"),
     k("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", "vac", ""),
+    k("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", "", "xg"),
+    k(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        "",
+        "xg",
+    ),
     k(
         "admissionregistration.k8s.io",
         "v1",
@@ -138,11 +150,15 @@ static KINDS: &[Kind] = &[
 pub fn definition(group: &str, version: &str, kind: &str) -> String {
     match group {
         "" => format!("api.core.{version}.{kind}"),
+        "apiregistration.k8s.io" => format!("kube-aggregator.pkg.apis.apiregistration.{version}.{kind}"),
         "apiextensions.k8s.io" => format!("apiextensions-apiserver.pkg.apis.apiextensions.{version}.{kind}"),
         RBAC => format!("api.rbac.{version}.{kind}"),
         _ => format!("api.{}.{version}.{kind}", group.split('.').next().unwrap_or_default()),
     }
 }
+
+/// Where pods are in the list.
+const PODS: usize = 10;
 
 /// All built-in resources in order of discovery.
 pub fn all() -> &'static [Arc<Resource>] {
@@ -154,7 +170,7 @@ pub fn all() -> &'static [Arc<Resource>] {
 pub fn find(group: &str, plural: &str) -> &'static Arc<Resource> {
     let hit = all().iter().find(|r| r.group == group && r.plural == plural);
     // Callers name kinds of the list above; pods stand in for a misspelt name rather than a panic.
-    hit.unwrap_or(&all()[9])
+    hit.unwrap_or_else(|| &all()[PODS])
 }
 
 fn build(k: &Kind) -> Resource {
@@ -171,8 +187,13 @@ fn build(k: &Kind) -> Resource {
     let api_version =
         if k.group.is_empty() { k.version.to_string() } else { format!("{}/{}", k.group, k.version) };
     Resource {
-        deprecation: (k.group.is_empty() && k.plural == "endpoints")
-            .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),
+        deprecation: match (k.group, k.plural) {
+            ("", "endpoints") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
+            }
+            ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".into()),
+            _ => None,
+        },
         group: k.group.into(),
         version: k.version.into(),
         kind: k.kind.into(),
@@ -208,6 +229,7 @@ fn build(k: &Kind) -> Resource {
             _ => &[],
         },
         create_only: has('p'),
+        read_only: has('r'),
         schema: Arc::new(Schema::builtin(&definition(k.group, k.version, k.kind))),
         table: if events { "/events".into() } else { format!("{}/{}", k.group, k.plural) },
         // Events are stored once, in the core form, and served by both groups; autoscalers in their newer version.
@@ -229,5 +251,6 @@ mod tests {
             assert!(r.schema.field("metadata").is_some() || r.create_only, "{}", r.kind);
         }
         assert_eq!(super::find("", "pods").kind, "Pod");
+        assert_eq!(super::all()[super::PODS].kind, "Pod");
     }
 }

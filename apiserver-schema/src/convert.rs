@@ -2,7 +2,7 @@
 //!
 //! Inputs: an object and the resource as which it is served. Custom resources only change their apiVersion, and get
 //! defaults that were added later. Events are stored in the core form, autoscalers as v2. Absent on purpose:
-//! webhook conversion.
+//! conversion by webhooks; their objects stay in the version they have.
 
 use crate::resource::Resource;
 use crate::{canonical, decode};
@@ -27,7 +27,7 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
 
 /// From the form of the request to the stored form.
 pub fn to_stored(resource: &Resource, value: &mut Value) {
-    if !resource.converts() {
+    if !resource.converts() || resource.webhook.is_some() {
         return;
     }
     if let Value::Object(map) = value {
@@ -46,8 +46,16 @@ pub fn needed(resource: &Resource, rv: u64) -> bool {
     resource.converts() || (resource.custom && resource.schema.has_defaults && rv < resource.crd_revision)
 }
 
+/// Whether an object is in another version than the one served.
+pub fn is_foreign(resource: &Resource, value: &Value) -> bool {
+    tree::text(value, &["apiVersion"]) != resource.api_version()
+}
+
 /// From the stored form to the form of the request.
 pub fn to_served(resource: &Resource, value: &mut Value) {
+    if resource.webhook.is_some() && is_foreign(resource, value) {
+        return;
+    }
     if resource.custom && resource.schema.has_defaults {
         decode::defaults(&resource.schema, value);
     }

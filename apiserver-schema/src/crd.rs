@@ -1,7 +1,6 @@
 //! CustomResourceDefinitions: what they may say, what they are completed with, and which resources they serve.
 //!
-//! Inputs: CRD objects. Absent on purpose: webhook conversion (versions differ in apiVersion only), and the registry
-//! that serves the resources.
+//! Inputs: CRD objects. Absent on purpose: conversion by webhooks, and the registry that serves the resources.
 
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
@@ -360,6 +359,9 @@ pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
                         given.into()
                     }
                 }),
+                webhook: (text(&["spec", "conversion", "strategy"]) == "Webhook")
+                    .then(|| tree::at(crd, &["spec", "conversion", "webhook", "clientConfig"]).cloned())
+                    .flatten(),
                 terminating: tree::at(crd, &["metadata", "deletionTimestamp"]).is_some(),
                 crd_revision,
                 group: group.clone(),

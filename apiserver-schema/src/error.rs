@@ -177,6 +177,14 @@ impl ApiError {
         e
     }
 
+    /// 403: policies that change objects could not do so. The first one's reason and message are the answer's.
+    pub fn by_mutations(resource: &Resource, name: &str, reason: &'static str, found: &[String]) -> ApiError {
+        let first = found.first().cloned().unwrap_or_default();
+        let mut e = ApiError::of(403, reason, first).on(resource, name);
+        e.0.causes.extend(found.iter().map(|why| Cause::new("", "", why.as_str())));
+        e
+    }
+
     /// 403 by the authorizer, with its own full text.
     pub fn access_denied(group: &str, plural: &str, name: &str, message: String) -> ApiError {
         let mut e = ApiError::of(403, "Forbidden", message);

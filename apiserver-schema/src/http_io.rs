@@ -105,6 +105,9 @@ fn unreadable(function: &str, text: &str, e: &std::num::ParseIntError) -> String
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
+/// Media type of protobuf in the envelope of Kubernetes.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// The form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -118,6 +121,8 @@ pub enum Form {
     Partial,
     /// `PartialObjectMetadataList`.
     PartialList,
+    /// The object itself as protobuf.
+    Protobuf,
     /// `apidiscovery.k8s.io` v2.
     DiscoveryV2,
     /// `apidiscovery.k8s.io` v2beta1.
@@ -131,6 +136,7 @@ pub fn negotiate(headers: &HeaderMap) -> ApiResult<Form> {
     if text.is_empty() || text == "*/*" || text == "application/json" {
         return Ok(Form::Json);
     }
+    let mut packed = false;
     for range in text.split(',') {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
@@ -158,10 +164,12 @@ pub fn negotiate(headers: &HeaderMap) -> ApiResult<Form> {
             (true, "APIGroupDiscoveryList") if version == "v2" => return Ok(Form::DiscoveryV2),
             (true, "APIGroupDiscoveryList") if version == "v2beta1" => return Ok(Form::DiscoveryV2Beta1),
             (false, "") if media == "application/yaml" => return Ok(Form::Yaml),
+            (false, "") if media == PROTOBUF => packed = true,
             _ => {}
         }
     }
-    Err(ApiError::not_acceptable())
+    // Only for who takes nothing else: JSON is what is stored and written without a detour.
+    if packed { Ok(Form::Protobuf) } else { Err(ApiError::not_acceptable()) }
 }
 
 /// An answer with a JSON body.

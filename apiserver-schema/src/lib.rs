@@ -17,6 +17,7 @@ pub mod field;
 pub mod fieldset;
 pub mod http_io;
 pub mod jsonpath;
+pub mod merge;
 pub mod patch;
 pub mod pattern;
 pub mod presence;

@@ -15,19 +15,41 @@ const MAX_COPIED: usize = crate::http_io::MAX_BODY;
 /// Characters of a path in a message.
 const PATH_SHOWN: usize = 160;
 
+/// Why a JSON patch did not apply.
+pub enum Rejected {
+    /// A test did not hold.
+    Test,
+    /// Anything else, as it is told.
+    Other(ApiError),
+}
+
 /// Applies an RFC 6902 patch.
 pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
+    try_json_patch(target, patch).map_err(|rejected| match rejected {
+        Rejected::Test => unprocessable(),
+        Rejected::Other(why) => why,
+    })
+}
+
+fn unprocessable() -> ApiError {
+    ApiError::unprocessable("the server rejected our request due to an error in our request")
+}
+
+/// Applies an RFC 6902 patch, and tells a test that does not hold from other failures. What has failed is half done.
+///
+/// # Errors
+/// It does not apply.
+pub fn try_json_patch(target: &mut Value, patch: Value) -> Result<(), Rejected> {
     if !patch.is_array() {
         let found = json_type(&patch);
-        return Err(ApiError::bad_request(format!(
+        return Err(Rejected::Other(ApiError::bad_request(format!(
             "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
-        )));
+        ))));
     }
-    let rejected =
-        || ApiError::unprocessable("the server rejected our request due to an error in our request");
-    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|_| rejected())?;
+    let patch: json_patch::Patch =
+        serde_json::from_value(patch).map_err(|_| Rejected::Other(unprocessable()))?;
     if patch.0.len() > MAX_OPERATIONS {
-        return Err(ApiError::too_large(MAX_OPERATIONS));
+        return Err(Rejected::Other(ApiError::too_large(MAX_OPERATIONS)));
     }
     let mut copied = 0;
     // Without undo, which can panic: the target is the caller's copy, which is dropped after a failure.
@@ -35,13 +57,82 @@ pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
         if let json_patch::PatchOperation::Copy(copy) = operation {
             copied += copy.from.resolve(target).map_or(0, |v| v.to_string().len());
             if copied > MAX_COPIED {
-                return Err(ApiError::too_large(MAX_COPIED));
+                return Err(Rejected::Other(ApiError::too_large(MAX_COPIED)));
             }
         }
-        deepen(target, operation)?;
-        json_patch::patch_unsafe(target, std::slice::from_ref(operation)).map_err(|_| rejected())?;
+        let Some(operation) = &meant(target, operation) else { continue };
+        deepen(target, operation).map_err(Rejected::Other)?;
+        let done = json_patch::patch_unsafe(target, std::slice::from_ref(operation));
+        done.map_err(|_| match operation {
+            json_patch::PatchOperation::Test(_) => Rejected::Test,
+            _ => Rejected::Other(unprocessable()),
+        })?;
     }
     Ok(())
+}
+
+/// An operation as a real server's library reads it: a replacement adds what is not there to an object, a negative
+/// place counts from the end of a list, and what is not there passes a test for null (`None`: nothing is left to do).
+fn meant(target: &Value, operation: &json_patch::PatchOperation) -> Option<json_patch::PatchOperation> {
+    use json_patch::PatchOperation::{Add, Copy, Move, Remove, Replace, Test};
+    let mut operation = operation.clone();
+    match &mut operation {
+        Add(add) => add.path = placed(target, &add.path, 1),
+        Replace(replace) => {
+            replace.path = placed(target, &replace.path, 0);
+            let above = replace.path.parent().and_then(|above| above.resolve(target).ok());
+            if above.is_some_and(Value::is_object) && replace.path.resolve(target).is_err() {
+                let (path, value) = (std::mem::take(&mut replace.path), replace.value.take());
+                return Some(Add(json_patch::AddOperation { path, value }));
+            }
+        }
+        Remove(remove) => remove.path = placed(target, &remove.path, 0),
+        Copy(copy) => {
+            copy.from = placed(target, &copy.from, 0);
+            copy.path = placed(target, &copy.path, 1);
+        }
+        Move(moved) => {
+            moved.from = placed(target, &moved.from, 0);
+            moved.path = placed(target, &moved.path, 1);
+        }
+        Test(test) => {
+            test.path = placed(target, &test.path, 0);
+            let above = test.path.parent().and_then(|above| above.resolve(target).ok());
+            if test.value.is_null()
+                && above.is_some_and(Value::is_object)
+                && test.path.resolve(target).is_err()
+            {
+                return None;
+            }
+        }
+    }
+    Some(operation)
+}
+
+/// A path without negative places; `more`: how many places the last list has beyond its items.
+fn placed(target: &Value, path: &jsonptr::Pointer, more: usize) -> jsonptr::PointerBuf {
+    let count = path.tokens().count();
+    let mut at = Some(target);
+    let mut out = jsonptr::PointerBuf::new();
+    for (i, token) in path.tokens().enumerate() {
+        let text = token.decoded();
+        let list = at.and_then(Value::as_array).map(Vec::len);
+        let back = text.strip_prefix('-').and_then(|digits| digits.parse::<usize>().ok());
+        let place = match (list, back) {
+            (Some(length), Some(back)) => {
+                let places = if i + 1 == count { length + more } else { length };
+                places.checked_sub(back).map(|place| place.to_string())
+            }
+            _ => None,
+        };
+        let key = place.unwrap_or_else(|| text.into_owned());
+        at = at.and_then(|at| match at {
+            Value::Array(items) => key.parse::<usize>().ok().and_then(|i| items.get(i)),
+            other => other.get(&key),
+        });
+        out.push_back(key.as_str());
+    }
+    out
 }
 
 /// Fails for an operation that would nest the target more deeply than is stored. Each operation is checked: many
@@ -262,6 +353,53 @@ fn reorder(items: &mut [Value], order: &[Value], key: Option<&str>) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn json_patches_are_read_as_kubernetes_reads_them() {
+        let patched = |operations: Value| {
+            let mut target = json!({"m": {"a": 1}, "l": [1, 2, 3]});
+            json_patch(&mut target, operations).ok().map(|()| target)
+        };
+        for (operation, want) in [
+            (
+                json!({"op": "replace", "path": "/m/b", "value": 2}),
+                Some(json!({"m": {"a": 1, "b": 2}, "l": [1, 2, 3]})),
+            ),
+            (
+                json!({"op": "replace", "path": "/n", "value": 2}),
+                Some(json!({"m": {"a": 1}, "l": [1, 2, 3], "n": 2})),
+            ),
+            (json!({"op": "replace", "path": "/n/b", "value": 2}), None),
+            (json!({"op": "replace", "path": "/l/3", "value": 2}), None),
+            (json!({"op": "replace", "path": "/l/-", "value": 2}), None),
+            (
+                json!({"op": "replace", "path": "/l/-1", "value": 9}),
+                Some(json!({"m": {"a": 1}, "l": [1, 2, 9]})),
+            ),
+            (
+                json!({"op": "add", "path": "/l/-1", "value": 4}),
+                Some(json!({"m": {"a": 1}, "l": [1, 2, 3, 4]})),
+            ),
+            (
+                json!({"op": "add", "path": "/l/-4", "value": 0}),
+                Some(json!({"m": {"a": 1}, "l": [0, 1, 2, 3]})),
+            ),
+            (json!({"op": "add", "path": "/l/-5", "value": 0}), None),
+            (json!({"op": "remove", "path": "/l/-3"}), Some(json!({"m": {"a": 1}, "l": [2, 3]}))),
+            (json!({"op": "remove", "path": "/m/b"}), None),
+            (
+                json!({"op": "copy", "from": "/l/-1", "path": "/m/b"}),
+                Some(json!({"m": {"a": 1, "b": 3}, "l": [1, 2, 3]})),
+            ),
+            (
+                json!({"op": "test", "path": "/m/b", "value": null}),
+                Some(json!({"m": {"a": 1}, "l": [1, 2, 3]})),
+            ),
+            (json!({"op": "test", "path": "/m/b", "value": 1}), None),
+        ] {
+            assert_eq!(patched(json!([operation])), want, "{operation}");
+        }
+    }
 
     #[test]
     fn containers_merge_by_name() {

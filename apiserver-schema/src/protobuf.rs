@@ -1,7 +1,6 @@
-//! Protobuf request bodies: a table-driven decoder into JSON.
+//! Protobuf request bodies: a table-driven decoder into JSON. Answers are written by `encode`.
 //!
 //! Inputs: the Kubernetes envelope (`k8s\0` and an Unknown message) and the field table of the artefact.
-//! Absent on purpose: encoding; answers are always JSON.
 
 use crate::canonical::is_zero;
 use crate::error::{ApiError, ApiResult};
@@ -12,6 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::OnceLock;
+
+mod encode;
+
+pub use encode::encode;
 
 /// Nesting allowed in a message.
 const MAX_DEPTH: usize = 64;
@@ -125,15 +128,7 @@ pub fn decode(body: &[u8]) -> ApiResult<Value> {
             _ => {}
         }
     }
-    let name = match kind.as_str() {
-        "DeleteOptions" | "Status" | "CreateOptions" | "UpdateOptions" | "PatchOptions" => {
-            format!("apimachinery.pkg.apis.meta.v1.{kind}")
-        }
-        _ => {
-            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-            crate::builtins::definition(group, version, &kind)
-        }
-    };
+    let name = message_name(&api_version, &kind);
     if !table().contains_key(name.as_str()) {
         return Err(bad(&format!("no message for {api_version}, Kind={kind}")));
     }
@@ -144,6 +139,19 @@ pub fn decode(body: &[u8]) -> ApiResult<Value> {
         map.insert("kind".into(), kind.into());
     }
     Ok(value)
+}
+
+/// The name of the message of a kind.
+fn message_name(api_version: &str, kind: &str) -> String {
+    match kind {
+        "DeleteOptions" | "Status" | "CreateOptions" | "UpdateOptions" | "PatchOptions" => {
+            format!("apimachinery.pkg.apis.meta.v1.{kind}")
+        }
+        _ => {
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            crate::builtins::definition(group, version, kind)
+        }
+    }
 }
 
 fn message(name: &str, bytes: &[u8], out: &mut Map<String, Value>, depth: usize) -> ApiResult<()> {

@@ -128,7 +128,7 @@ impl Registry {
                 "name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind,
                 "verbs": r.verbs(),
             });
-            if !r.create_only {
+            if !r.create_only && !r.read_only {
                 item["storageVersionHash"] = json!(storage_hash(r));
             }
             if !r.short_names.is_empty() {

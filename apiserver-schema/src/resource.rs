@@ -63,6 +63,8 @@ pub struct Resource {
     pub actions: &'static [(&'static str, &'static str)],
     /// Only POST, nothing is stored.
     pub create_only: bool,
+    /// Only GET: the server itself says what it is.
+    pub read_only: bool,
     /// Schema of the objects.
     pub schema: Arc<Schema>,
     /// Validation rules of the schema, where it has any.
@@ -81,6 +83,8 @@ pub struct Resource {
     pub generation: bool,
     /// Warning sent with each answer of a deprecated version.
     pub deprecation: Option<String>,
+    /// Where the webhook is that converts between the versions of a custom resource: the `clientConfig`.
+    pub webhook: Option<Value>,
     /// The CRD is being deleted.
     pub terminating: bool,
     /// Revision of the CRD this was made from.
@@ -114,6 +118,8 @@ impl Resource {
     pub fn verbs(&self) -> Value {
         if self.create_only {
             json!(["create"])
+        } else if self.read_only {
+            json!(["get", "list"])
         } else if self.is("", "namespaces") {
             json!(["create", "delete", "get", "list", "patch", "update", "watch"])
         } else {

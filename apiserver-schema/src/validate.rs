@@ -269,12 +269,14 @@ fn check_text(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>)
 
 /// False when nothing more is said of the value.
 fn check_size(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
-    let mut invalid =
-        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    // The number is shown, not what is counted.
+    let mut invalid = |shown: u64, why: String| {
+        causes.push(Cause::invalid(path, &Value::from(shown), &format!("{path} in body {why}")));
+    };
     if let Some(list) = value.as_array() {
         let n = list.len() as u64;
         if let Some(min) = rules.items.0.filter(|min| n < *min) {
-            invalid(format!("should have at least {min} items"));
+            invalid(n, format!("should have at least {min} items"));
         }
         if let Some(max) = rules.items.1.filter(|max| n > *max) {
             let message = format!("Too many: {n}: must have at most {max} items");
@@ -285,7 +287,7 @@ fn check_size(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>)
     if let Some(map) = value.as_object() {
         let n = map.len() as u64;
         if let Some(min) = rules.properties.0.filter(|min| n < *min) {
-            invalid(format!("should have at least {min} properties"));
+            invalid(min, format!("should have at least {min} properties"));
         }
         if let Some(max) = rules.properties.1.filter(|max| n > *max) {
             let message = format!("Too many: {n}: must have at most {max} items");

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the control plane of a fleet on a laptop, in tests and in simulation, behaving to clients as Kubernetes
 //! does. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through [`ApiServer::serve`].
-//! Deliberately absent: workload controllers, API aggregation, protobuf answers.
+//! Deliberately absent: workload controllers, API aggregation.
 
 use axum::Router;
 use axum::body::Body;
@@ -25,7 +25,7 @@ pub use fleet_apiserver_ground::{incarnation, private};
 pub use verbs::direct::{Change, Changes, DirectError, Follower, Objects, Stored};
 
 use crate::door::{serve, server};
-use crate::verbs::{crd, garbage, namespaces};
+use crate::verbs::{api_services, crd, garbage, namespaces};
 use arc_swap::ArcSwap;
 use fleet_apiserver_admission::access::auth::Auth;
 use fleet_apiserver_admission::access::pki::Authority;
@@ -33,7 +33,7 @@ use fleet_apiserver_admission::access::secrets::{Secrets, StaticTokens};
 use fleet_apiserver_admission::access::user::Door;
 use fleet_apiserver_admission::access::{rbac, secrets};
 use fleet_apiserver_admission::call::Core;
-use fleet_apiserver_admission::{budgets, registrations, resource_quota};
+use fleet_apiserver_admission::{budgets, conversion, protection, registrations, resource_quota};
 use fleet_apiserver_ground::answers::Answers;
 use fleet_apiserver_ground::disk::Disk;
 use fleet_apiserver_ground::incarnation::Ledger;
@@ -151,12 +151,14 @@ impl ApiServer {
         let secrets = Secrets::open(config.data_dir.as_deref(), None).map_err(unusable)?;
         let authority = Authority::open(config.data_dir.as_deref()).map_err(unusable)?;
         let tokens = StaticTokens::read(note(secrets::TOKENS));
-        let auth = Auth::new(config.access, secrets.account_key(), tokens.salt());
+        let signer = secrets.signer(config.data_dir.as_deref()).map_err(unusable)?;
+        let auth = Auth::new(config.access, signer, tokens.salt());
         let admin_token = secrets.admin_token();
         auth.add_token(auth.digest(&admin_token), "system:admin", &["system:masters".to_string()]);
         tokens.register(&auth);
         let namespaces = store.table("/namespaces");
         let registry = Registry::new(&store, Vec::new(), 0);
+        let protection = Arc::new(protection::Protection::new(&store));
         let nodes = config.node_lifecycle.then(|| Arc::new(nodes::Nodes::new(&store)));
         let base = Arc::new(Base {
             store,
@@ -176,6 +178,7 @@ impl ApiServer {
             budgets: Arc::new(budgets::Budgets::new(&base.store)),
             quotas: Arc::new(resource_quota::Quotas::new(&base.store)),
             requests: Answers::default(),
+            conversions: conversion::Conversions::default(),
             nodes,
             auth,
             shares: Arc::default(),
@@ -184,8 +187,10 @@ impl ApiServer {
         let (feed, worker) = garbage::pair();
         // The store holds the hook and the core holds the store: the hook must not keep the core alive.
         let weak = Arc::downgrade(&core);
+        let held = protection.clone();
         core.store.on_event(Box::new(move |table, event| {
             feed.offer(table, event);
+            held.offer(table, event);
             if let Some(core) = weak.upgrade() {
                 core.budgets.offer(table, event);
                 core.quotas.offer(table, event);
@@ -211,7 +216,7 @@ impl ApiServer {
         }
         crd::refresh(&core);
         rbac::aggregate(&core);
-        let (first, second, third, fourth) = (core.clone(), core.clone(), core.clone(), core.clone());
+        let [first, second, third, fourth, fifth] = std::array::from_fn(|_| core.clone());
         let worker = tokio::spawn(async move {
             let nodes = async {
                 if let Some(known) = &fourth.nodes {
@@ -222,6 +227,7 @@ impl ApiServer {
                 worker.run(first),
                 budgets::run(second.base.clone(), second.budgets.clone()),
                 resource_quota::run(third.base.clone(), third.quotas.clone()),
+                protection::run(fifth.base.clone(), protection),
                 nodes
             );
         });
@@ -377,6 +383,7 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
     }
     if core.auth.access == Access::Rbac {
         later.extend(rbac::controllers());
+        later.extend(api_services::components());
         later.extend(fleet_apiserver_kinds::flow::own_objects());
         later.extend(namespaces::own_services(&core.ca_pem, &core.clock.stamp()));
     }

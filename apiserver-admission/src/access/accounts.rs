@@ -1,11 +1,12 @@
-//! Tokens of ServiceAccounts: their claims, their signature, their validity.
+//! Tokens of ServiceAccounts: their claims and their validity.
 //!
-//! Inputs: ServiceAccounts, Pods, Nodes and Secrets in the store, and the server's key. Absent on purpose: public
-//! keys. The signature is an HMAC, so only this server can check a token.
+//! Inputs: ServiceAccounts, Pods, Nodes and Secrets in the store, and the server's key. Absent on purpose: how
+//! they are signed (see `signer`).
 
+use crate::access::signer::Signer;
 use crate::access::user::{CREDENTIAL_ID, User};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use fleet_apiserver_ground::digest;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
@@ -30,33 +31,14 @@ pub fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// A token of these claims.
-pub fn sign(key: &[u8; 32], claims: &Value) -> String {
-    let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
-    let body = URL_SAFE_NO_PAD.encode(claims.to_string());
-    let signature = digest::hmac(key, format!("{head}.{body}").as_bytes());
-    format!("{head}.{body}.{}", URL_SAFE_NO_PAD.encode(signature))
-}
-
-/// The claims of a token this server signed, whatever its age.
-fn claims(key: &[u8; 32], token: &str) -> Option<Value> {
-    let (signed, signature) = token.rsplit_once('.')?;
-    let given = URL_SAFE_NO_PAD.decode(signature).ok()?;
-    let want = digest::hmac(key, signed.as_bytes());
-    if !digest::same(&given, &want) {
-        return None;
-    }
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?).ok()
-}
-
 fn live(base: &Base, table: &str, key: &str, uid: &str) -> Option<Arc<Obj>> {
     let found = base.store.table(table).get(key)?;
     (found.meta_text("uid") == uid).then_some(found)
 }
 
 /// The identity of a token that is valid now, and for which of the wanted audiences.
-pub fn verify(base: &Base, key: &[u8; 32], token: &str, wanted: &[String]) -> Option<(User, Vec<String>)> {
-    let claims = claims(key, token)?;
+pub fn verify(base: &Base, signer: &Signer, token: &str, wanted: &[String]) -> Option<(User, Vec<String>)> {
+    let claims = signer.claims(token)?;
     if tree::text(&claims, &["iss"]) == LEGACY_ISSUER {
         return legacy(base, token, &claims, wanted);
     }
@@ -112,7 +94,7 @@ fn legacy(base: &Base, token: &str, claims: &Value, wanted: &[String]) -> Option
 }
 
 /// Puts token, namespace and certificate into a new Secret of the account type, if its account exists.
-pub fn fill_secret(base: &Base, key: &[u8; 32], secret: &mut Value) {
+pub fn fill_secret(base: &Base, signer: &Signer, secret: &mut Value) {
     if tree::text(secret, &["type"]) != SECRET_TYPE {
         return;
     }
@@ -129,7 +111,7 @@ pub fn fill_secret(base: &Base, key: &[u8; 32], secret: &mut Value) {
         "kubernetes.io/serviceaccount/service-account.name": account,
         "kubernetes.io/serviceaccount/service-account.uid": uid,
     });
-    let token = sign(key, &claims);
+    let Some(token) = signer.sign(&claims) else { return };
     let annotations = tree::object(tree::meta(secret).entry("annotations").or_insert_with(|| json!({})));
     annotations.insert("kubernetes.io/service-account.uid".into(), uid.into());
     let data = tree::child(secret, "data");

@@ -5,6 +5,7 @@
 
 use crate::access::accounts;
 use crate::access::rbac::{Question, RuleCache};
+use crate::access::signer::Signer;
 use crate::access::user::{AUTHENTICATED, Access, Certified, Door, MASTERS, User};
 use dashmap::DashMap;
 use fleet_apiserver_ground::digest;
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 pub struct Auth {
     /// Whether permissions are asked at all.
     pub access: Access,
-    /// Key of service account tokens.
-    pub key: [u8; 32],
+    /// Signs and checks service account tokens.
+    pub signer: Signer,
     /// Key of the digests by which static tokens are kept.
     salt: [u8; 32],
     /// Users by the digest of their token: the tokens themselves are nowhere.
@@ -28,15 +29,15 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// Identities with the key that signs service account tokens, and the salt of static ones.
-    pub fn new(access: Access, key: [u8; 32], salt: &str) -> Auth {
+    /// Identities with what signs service account tokens, and the salt of static ones.
+    pub fn new(access: Access, signer: Signer, salt: &str) -> Auth {
         let salt = digest::sha256(salt.as_bytes());
-        Auth { access, key, salt, tokens: DashMap::new(), cache: RuleCache::default() }
+        Auth { access, signer, salt, tokens: DashMap::new(), cache: RuleCache::default() }
     }
 
     /// By what a static token is kept and known again.
     pub fn digest(&self, token: &str) -> [u8; 32] {
-        digest::hmac(&self.salt, token.as_bytes())
+        token_digest(&self.salt, token)
     }
 
     /// Adds a static token, by its digest.
@@ -82,7 +83,7 @@ impl Auth {
     /// The identity of a bearer token for the server itself.
     fn bearer(&self, base: &Base, token: &str) -> Option<User> {
         let mut user = self.static_token(token).or_else(|| {
-            accounts::verify(base, &self.key, token, &[accounts::AUDIENCE.to_string()]).map(|v| v.0)
+            accounts::verify(base, &self.signer, token, &[accounts::AUDIENCE.to_string()]).map(|v| v.0)
         })?;
         user.groups.push(AUTHENTICATED.into());
         Some(user)
@@ -96,7 +97,7 @@ impl Auth {
             // A static token is good for the server only.
             Some(user) if wanted.iter().any(|a| a == accounts::AUDIENCE) => (user, ours()),
             Some(_) => return None,
-            None => accounts::verify(base, &self.key, token, &wanted)?,
+            None => accounts::verify(base, &self.signer, token, &wanted)?,
         };
         user.groups.push(AUTHENTICATED.into());
         Some((user, good))
@@ -144,6 +145,11 @@ impl Auth {
         }
         Ok(found)
     }
+}
+
+/// By what a static token is kept, with the salt of its store.
+pub fn token_digest(salt: &[u8; 32], token: &str) -> [u8; 32] {
+    digest::hmac(salt, token.as_bytes())
 }
 
 /// A bearer's header without a token.

@@ -11,4 +11,5 @@ pub mod question;
 pub mod rbac;
 pub mod secrets;
 pub mod shares;
+pub mod signer;
 pub mod user;

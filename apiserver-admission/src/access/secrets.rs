@@ -5,7 +5,8 @@
 //! token, and none can be made from it. Absent on purpose: Secrets with service account tokens, which are API
 //! content.
 
-use crate::access::auth::Auth;
+use crate::access::auth::{Auth, token_digest};
+use crate::access::signer::{Anew, Signer};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fleet_apiserver_ground::digest;
@@ -23,7 +24,10 @@ pub const TOKENS: &str = "tokens";
 pub const CLEAR: [&str; 3] = ["admin-token", "account-key", TOKENS];
 
 /// The key of a server.
-pub struct Secrets(String);
+pub struct Secrets {
+    key: String,
+    anew: Anew,
+}
 
 impl Secrets {
     /// Reads the key of a directory, or makes one; `known` is the key that an older version had in its store.
@@ -31,11 +35,15 @@ impl Secrets {
     /// # Errors
     /// The file, and why it cannot be read or written.
     pub fn open(dir: Option<&Path>, known: Option<&str>) -> Result<Secrets, (PathBuf, String)> {
-        let Some(dir) = dir.map(|d| d.join(DIRECTORY)) else { return Ok(Secrets(digest::random_token())) };
+        let Some(dir) = dir.map(|d| d.join(DIRECTORY)) else {
+            return Ok(Secrets { key: digest::random_token(), anew: Anew::Yes });
+        };
         let file = dir.join(KEY_FILE);
         let at = |e: std::io::Error| (file.clone(), e.to_string());
         match std::fs::read_to_string(&file) {
-            Ok(key) if key.trim().len() >= 32 => return Ok(Secrets(key.trim().to_string())),
+            Ok(key) if key.trim().len() >= 32 => {
+                return Ok(Secrets { key: key.trim().to_string(), anew: Anew::No });
+            }
             Ok(_) => return Err((file, "holds no key; remove it to make a new one".into())),
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(at(e)),
             Err(_) => {}
@@ -43,12 +51,20 @@ impl Secrets {
         let key = known.map_or_else(digest::random_token, str::to_string);
         private::directory(&dir).map_err(at)?;
         private::write(&file, &format!("{key}\n")).map_err(at)?;
-        Ok(Secrets(key))
+        // What an older secret signed is not to be trusted any more.
+        Ok(Secrets { key, anew: if known.is_some() { Anew::No } else { Anew::Yes } })
     }
 
-    /// Signs service account tokens.
-    pub fn account_key(&self) -> [u8; 32] {
-        digest::sha256(self.0.as_bytes())
+    fn account_key(&self) -> [u8; 32] {
+        digest::sha256(self.key.as_bytes())
+    }
+
+    /// What signs service account tokens.
+    ///
+    /// # Errors
+    /// The file, and why it cannot be read or written.
+    pub fn signer(&self, dir: Option<&Path>) -> Result<Signer, (PathBuf, String)> {
+        Signer::open(dir, self.account_key(), self.anew)
     }
 
     /// The administrator's bearer token.
@@ -119,10 +135,10 @@ pub fn seal(dir: &Path, notes: &[(String, String)]) -> Result<String, (PathBuf, 
     let known = notes.iter().find(|(key, _)| key == "account-key").map(|(_, v)| v.as_str());
     Secrets::open(Some(dir), known)?;
     let mut tokens = StaticTokens::read(None);
-    let auth = Auth::new(crate::access::user::Access::Rbac, [0; 32], tokens.salt());
+    let salt = digest::sha256(tokens.salt().as_bytes());
     for entry in notes.iter().filter_map(|(key, value)| legacy_tokens(key, value)).flatten() {
         tokens.put(
-            auth.digest(tree::text(&entry, &["token"])),
+            token_digest(&salt, tree::text(&entry, &["token"])),
             tree::text(&entry, &["user"]),
             &groups(&entry),
         );

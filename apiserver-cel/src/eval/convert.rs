@@ -108,7 +108,8 @@ fn double(value: &Value) -> Outcome {
     }
 }
 
-fn string(value: &Value) -> Outcome {
+/// The text of a value that has one.
+pub fn string(value: &Value) -> Outcome {
     Ok(match value {
         Value::Text(_) => value.clone(),
         Value::Bool(b) => Value::text(b.to_string()),

@@ -8,6 +8,7 @@ mod convert;
 mod format;
 mod formats;
 mod functions;
+mod json;
 mod library;
 mod lists;
 mod operators;
@@ -19,6 +20,7 @@ mod url;
 mod value;
 
 pub use convert::{parse_duration, parse_time};
+pub use json::to_json;
 pub use library::{Ask, Asked, Question};
 pub use outcome::{Failure, Outcome};
 pub use texts::compile as compile_pattern;
@@ -27,7 +29,7 @@ pub use value::{Identity, Key, List, Map, Value};
 use crate::parse::{MAP_INSERT, qualified};
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
-    operators as op,
+    StructExpr, operators as op,
 };
 use outcome::failed;
 use std::sync::Arc;
@@ -101,7 +103,7 @@ impl<'a> Scope<'a> {
             Expr::Call(call) => self.call(call),
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
-            Expr::Struct(made) => failed(format!("unknown type: {}", made.type_name)),
+            Expr::Struct(made) => self.made(made),
             Expr::Comprehension(c) => self.comprehension(c),
         }
     }
@@ -205,6 +207,24 @@ impl<'a> Scope<'a> {
             made.entries.insert(key, value);
         }
         Ok(Value::Map(Arc::new(made)))
+    }
+
+    /// An object of a named type.
+    fn made(&mut self, made: &'a StructExpr) -> Outcome {
+        if !crate::made::is_type(&made.type_name) {
+            return failed(format!("unknown type: {}", made.type_name));
+        }
+        let mut map = Map { object: true, made: Some(made.type_name.as_str().into()), ..Map::default() };
+        for entry in &made.entries {
+            let EntryExpr::StructField(entry) = &entry.expr else { continue };
+            let value = match self.value(&entry.value)? {
+                Value::Optional(None) if entry.optional => continue,
+                Value::Optional(Some(found)) if entry.optional => (*found).clone(),
+                value => value,
+            };
+            map.entries.insert(Key::Text(entry.field.as_str().into()), value);
+        }
+        Ok(Value::Map(Arc::new(map)))
     }
 
     fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Outcome {

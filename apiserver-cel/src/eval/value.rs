@@ -56,6 +56,8 @@ pub struct Map {
     pub entries: BTreeMap<Key, Value>,
     /// An object has declared fields and is no map for expressions.
     pub object: bool,
+    /// The type of an object that an expression made.
+    pub made: Option<Arc<str>>,
 }
 
 /// A key of a map. Numbers that are equal are one key.
@@ -166,14 +168,14 @@ impl Value {
 
     /// A map.
     pub fn map(entries: impl IntoIterator<Item = (Key, Value)>) -> Value {
-        Value::Map(Arc::new(Map { entries: entries.into_iter().collect(), object: false }))
+        Value::Map(Arc::new(Map { entries: entries.into_iter().collect(), object: false, made: None }))
     }
 
     /// An object: fields by name.
     pub fn object(fields: impl IntoIterator<Item = (String, Value)>) -> Value {
         let entries =
             fields.into_iter().map(|(name, value)| (Key::Text(name.as_str().into()), value)).collect();
-        Value::Map(Arc::new(Map { entries, object: true }))
+        Value::Map(Arc::new(Map { entries, object: true, made: None }))
     }
 
     /// A value without a declared type.
@@ -205,7 +207,7 @@ impl Value {
             Value::Text(_) => "string",
             Value::Bytes(_) => "bytes",
             Value::List(_) => "list",
-            Value::Map(_) => "map",
+            Value::Map(map) => map.made.as_deref().unwrap_or("map"),
             Value::Duration(_) => "google.protobuf.Duration",
             Value::Time(..) => "google.protobuf.Timestamp",
             Value::Type(_) => "type",
@@ -251,7 +253,7 @@ impl PartialEq for Value {
             (Text(a), Text(b)) | (Type(a), Type(b)) => a == b,
             (Bytes(a), Bytes(b)) => a == b,
             (Value::List(a), Value::List(b)) => a.same(b),
-            (Map(a), Map(b)) => a.entries == b.entries,
+            (Map(a), Map(b)) => a.made == b.made && a.entries == b.entries,
             (Duration(a), Duration(b)) => a == b,
             (Time(a, _), Time(b, _)) => a == b,
             (Optional(a), Optional(b)) => a == b,

@@ -6,9 +6,10 @@ use super::decl::Kind;
 use super::signatures::{Resolved, known, resolve};
 use super::types::{Type, binary, unary};
 use crate::eval::{NAMESPACES, TYPES};
+use crate::made;
 use crate::parse::{MAP_INSERT, Parsed, qualified};
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, MapExpr, SelectExpr,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, MapExpr, SelectExpr, StructExpr,
     operators as op,
 };
 use std::collections::HashMap;
@@ -23,15 +24,29 @@ pub struct Checker {
     scope: Vec<(String, Type)>,
     /// Literals whose parts are of several types.
     mixed: Vec<(u64, String)>,
+    objects: Objects,
+}
+
+/// Which objects an expression may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objects {
+    /// None.
+    None,
+    /// `JSONPatch`, and parts of the object that is changed: `Object`, `Object.spec`, ...
+    Patches,
 }
 
 /// Checks an expression; the result is its type, and the types of all its parts.
 ///
 /// # Errors
 /// The first mistake, with its place.
-pub fn check(parsed: &Parsed, variables: &[(&str, Type)]) -> Result<(Type, Checker), String> {
+pub fn check(
+    parsed: &Parsed,
+    variables: &[(&str, Type)],
+    objects: Objects,
+) -> Result<(Type, Checker), String> {
     let scope = variables.iter().map(|(name, t)| (name.to_string(), t.clone())).collect();
-    let mut checker = Checker { types: HashMap::new(), scope, mixed: Vec::new() };
+    let mut checker = Checker { types: HashMap::new(), scope, mixed: Vec::new(), objects };
     let found = checker.visit(&parsed.root);
     let found = found.and_then(|found| match checker.mixed.first() {
         None => Ok(found),
@@ -87,7 +102,7 @@ impl Checker {
             Expr::Struct(made) if made.type_name.starts_with("google.protobuf.") => {
                 return Err((e.id, format!("this server has no literals of '{}'", made.type_name)));
             }
-            Expr::Struct(made) => return Err((e.id, undeclared(&made.type_name))),
+            Expr::Struct(made) => self.object(e, made)?,
             Expr::Comprehension(c) => self.comprehension(c)?,
         };
         self.types.insert(e.id, found.clone());
@@ -100,6 +115,32 @@ impl Checker {
             self.mixed.push((item.id, format!("expected type '{known}' but found '{next}'")));
         }
         known.join(&next).unwrap_or(Type::Dyn)
+    }
+
+    /// An object that the expression makes.
+    fn object(&mut self, e: &IdedExpr, object: &StructExpr) -> Found {
+        let name = object.type_name.as_str();
+        if self.objects != Objects::Patches || !made::is_type(name) {
+            return Err((e.id, undeclared(name)));
+        }
+        for entry in &object.entries {
+            let EntryExpr::StructField(entry) = &entry.expr else { continue };
+            let mut given = self.visit(&entry.value)?;
+            if entry.optional {
+                given = inside(&entry.value, given)?;
+            }
+            let Some(wanted) = made_field(name, &entry.field) else {
+                return Err((e.id, format!("undefined field '{}'", entry.field)));
+            };
+            if !given.is(&wanted) {
+                let why = format!(
+                    "expected type of field '{}' is '{wanted}' but provided type is '{given}'",
+                    entry.field
+                );
+                return Err((entry.value.id, why));
+            }
+        }
+        Ok(Type::Made(name.into()))
     }
 
     fn variable(&self, name: &str) -> Option<Type> {
@@ -176,6 +217,13 @@ impl Checker {
         if let Some(target) = &call.target {
             if let Some(space) = self.space(target) {
                 let full = format!("{space}.{name}");
+                if self.objects == Objects::Patches && full == made::ESCAPE {
+                    let args = self.visit_all(&call.args)?;
+                    return match args.as_slice() {
+                        [text] if text.is(&Type::String) => Ok(Type::String),
+                        _ => Err((e.id, no_overload(&full, None, &args))),
+                    };
+                }
                 if !known(&full) {
                     // As the real server sees it: a name that stands for nothing.
                     return Err((target.id, undeclared(space)));
@@ -300,6 +348,17 @@ fn field(operand: &Type, name: &str) -> Result<Type, String> {
             found => Type::Optional(Box::new(found)),
         }),
         Type::Dyn | Type::Free => Ok(Type::Dyn),
+        Type::Made(of) => made_field(of, name).ok_or_else(|| format!("undefined field '{name}'")),
         other => Err(format!("type '{other}' does not support field selection")),
+    }
+}
+
+/// The type of a field of an object that an expression makes. Those of a part of an object are not declared.
+fn made_field(of: &str, name: &str) -> Option<Type> {
+    match (of, name) {
+        (made::PATCH, "op" | "path" | "from") => Some(Type::String),
+        (made::PATCH, "value") => Some(Type::Dyn),
+        (made::PATCH, _) => None,
+        _ => Some(Type::Dyn),
     }
 }

@@ -27,6 +27,8 @@ pub enum Type {
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
     Object(Arc<Decl>),
+    /// An object that an expression makes, by the name of its type, such as `Object.spec`.
+    Made(Arc<str>),
     /// A value of a library, such as a quantity.
     Opaque(&'static str),
 }
@@ -65,6 +67,7 @@ impl fmt::Display for Type {
             Type::Duration => "duration",
             Type::Timestamp => "timestamp",
             Type::Object(_) => "object",
+            Type::Made(name) => name,
             Type::Opaque(name) => name,
         };
         f.write_str(name)
@@ -128,6 +131,7 @@ impl Type {
             // Types as values are compared whatever they are.
             (Meta(a), Meta(b)) => Meta(Box::new(a.join(b).unwrap_or(Dyn))),
             (Object(a), Object(b)) => return Arc::ptr_eq(a, b).then(|| self.clone()),
+            (Type::Made(a), Type::Made(b)) => return (a == b).then(|| self.clone()),
             (Opaque(a), Opaque(b)) => return (a == b).then(|| self.clone()),
             (Null, t @ (Object(_) | Opaque(_) | Type::Duration | Type::Timestamp))
             | (t @ (Object(_) | Opaque(_) | Type::Duration | Type::Timestamp), Null) => t.clone(),
@@ -143,6 +147,7 @@ impl Type {
             (List(a), List(b)) | (Optional(a), Optional(b)) | (Meta(a), Meta(b)) => a.same(b),
             (Map(a, x), Map(b, y)) => a.same(b) && x.same(y),
             (Object(a), Object(b)) => Arc::ptr_eq(a, b),
+            (Type::Made(a), Type::Made(b)) => a == b,
             (Opaque(a), Opaque(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 pub fn columns(r: &Resource) -> &'static str {
     match (r.group.as_str(), r.plural.as_str()) {
         (_, "leases") => "Holder,Age",
+        (_, "componentstatuses") => "Status,Message,Error",
+        (_, "apiservices") => "Service,Available,Age",
         (_, "ipaddresses") => "ParentRef",
         (_, "servicecidrs") => "CIDRs,Age",
         (_, "volumeattributesclasses") => "DriverName,Age",
@@ -33,7 +35,10 @@ pub fn columns(r: &Resource) -> &'static str {
         (_, "ingressclasses") => "Controller,Parameters,Age",
         ("", "podtemplates") => "Containers,Images,Pod Labels",
         (_, "validatingadmissionpolicies") => "Validations:integer,ParamKind,Age",
-        (_, "validatingadmissionpolicybindings") => "PolicyName,ParamRef,Age",
+        (_, "mutatingadmissionpolicies") => "Mutations:integer,ParamKind,Age",
+        (_, "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
+            "PolicyName,ParamRef,Age"
+        }
         (_, "flowschemas") => "PriorityLevel,MatchingPrecedence:integer,DistinguisherMethod,Age,MissingPL",
         (_, "prioritylevelconfigurations") => {
             "Type,NominalConcurrencyShares:integer,Queues:integer,HandSize:integer,QueueLengthLimit:integer,Age"
@@ -52,6 +57,11 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
     let n = |path: &[&str]| json!(number(v, path));
     match (r.group.as_str(), r.plural.as_str()) {
         (_, "leases") => out.extend([json!(text(v, &["spec", "holderIdentity"])), old()]),
+        (_, "componentstatuses") => out.extend(component(v)),
+        (_, "apiservices") => {
+            out.extend(api_service(v));
+            out.push(old());
+        }
         (_, "ipaddresses") => {
             let part = |key: &str| text(v, &["spec", "parentRef", key]);
             out.push(json!(format!("{}/{}/{}", part("resource"), part("namespace"), part("name"))));
@@ -186,13 +196,13 @@ fn registered(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             let pod_labels = labels(at(v, &["template", "metadata", "labels"]));
             out.extend([containers(&path, "name"), containers(&path, "image"), pod_labels]);
         }
-        (_, "validatingadmissionpolicies") => {
+        (_, "validatingadmissionpolicies" | "mutatingadmissionpolicies") => {
             let kind = at(v, &["spec", "paramKind"]);
             let kind = kind.map(|k| format!("{}/{}", text(k, &["apiVersion"]), text(k, &["kind"])));
-            let count = list(v, &["spec", "validations"]).len();
+            let count = list(v, &["spec", "validations"]).len() + list(v, &["spec", "mutations"]).len();
             out.extend([json!(count), or(&kind.unwrap_or_default(), "<unset>"), old()]);
         }
-        (_, "validatingadmissionpolicybindings") => {
+        (_, "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
             let param = at(v, &["spec", "paramRef"]);
             let name = param.map(|p| match text(p, &["namespace"]) {
                 "" => text(p, &["name"]).to_string(),
@@ -295,4 +305,28 @@ fn targets(v: &Value) -> Value {
         text.push_str(&format!(" + {more} more..."));
     }
     or(&text, "<none>")
+}
+
+fn component(v: &Value) -> [Value; 3] {
+    let said = list(v, &["conditions"]).first().cloned().unwrap_or_default();
+    let status = match text(&said, &["status"]) {
+        "True" => "Healthy",
+        "False" => "Unhealthy",
+        _ => "Unknown",
+    };
+    [json!(status), json!(text(&said, &["message"])), json!(text(&said, &["error"]))]
+}
+
+fn api_service(v: &Value) -> [Value; 2] {
+    let service = match at(v, &["spec", "service"]).filter(|service| service.is_object()) {
+        Some(service) => format!("{}/{}", text(service, &["namespace"]), text(service, &["name"])),
+        None => "Local".to_string(),
+    };
+    let conditions = list(v, &["status", "conditions"]);
+    let available = match conditions.iter().find(|c| text(c, &["type"]) == "Available") {
+        None => "Unknown".to_string(),
+        Some(c) if text(c, &["status"]) == "True" => "True".to_string(),
+        Some(c) => format!("{} ({})", text(c, &["status"]), text(c, &["reason"])),
+    };
+    [json!(service), json!(available)]
 }

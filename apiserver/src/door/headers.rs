@@ -5,10 +5,15 @@
 //! real server would judge by.
 
 use axum::body::Body;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use fleet_apiserver_admission::access::user::{MASTERS, User};
 use fleet_apiserver_admission::call::Core;
-use http::{HeaderValue, Response, header};
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::{http_io, protobuf};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
+use std::io::Write;
 
 /// The schema and the level of a caller.
 pub struct Flow {
@@ -74,4 +79,56 @@ pub async fn indented(response: Response<Body>) -> Response<Body> {
     let pretty = value.and_then(|value| serde_json::to_vec_pretty(&value).ok());
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, pretty.map_or_else(|| Body::from(bytes), Body::from))
+}
+
+/// Answers from this size on are packed for who can unpack them, as a real server does.
+const PACKED_FROM: u64 = 128 * 1024;
+
+/// True for a client that can unpack an answer.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    accepted.split(',').any(|coding| coding.split(';').next().unwrap_or_default().trim() == "gzip")
+}
+
+/// The same answer packed, if it is large and there as a whole.
+pub async fn packed(response: Response<Body>) -> Response<Body> {
+    let size = http_body::Body::size_hint(response.body()).exact();
+    let plain = !response.headers().contains_key(header::CONTENT_ENCODING);
+    if response.status() != StatusCode::OK || !plain || size.is_none_or(|size| size < PACKED_FROM) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return Response::from_parts(parts, Body::empty());
+    };
+    let work = {
+        let bytes = bytes.clone();
+        // The fastest level: the network is faster than a better one.
+        move || {
+            let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+            encoder.write_all(&bytes).and_then(|()| encoder.finish()).ok()
+        }
+    };
+    let Ok(Some(small)) = tokio::task::spawn_blocking(work).await else {
+        return Response::from_parts(parts, Body::from(bytes));
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    Response::from_parts(parts, Body::from(small))
+}
+
+/// The same answer as protobuf.
+///
+/// # Errors
+/// 406 for what has no message, such as a custom resource.
+pub async fn as_protobuf(response: Response<Body>) -> ApiResult<Response<Body>> {
+    let (mut parts, body) = response.into_parts();
+    let bytes =
+        axum::body::to_bytes(body, usize::MAX).await.map_err(|e| ApiError::internal("", e.to_string()))?;
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let encoded = protobuf::encode(&value).ok_or_else(ApiError::not_acceptable)?;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(http_io::PROTOBUF));
+    Ok(Response::from_parts(parts, Body::from(encoded)))
 }

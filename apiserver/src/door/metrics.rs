@@ -1,6 +1,6 @@
 //! `/metrics`: counts of objects and answers in the text format of Prometheus.
 //!
-//! Inputs: the store, and each answer. Absent on purpose: latencies, which a client measures better.
+//! Inputs: the store, and each answer.
 
 use axum::body::Body;
 use fleet_apiserver_admission::call::Core;
@@ -24,6 +24,13 @@ pub fn answer(core: &Core) -> Response<Body> {
         let _ = writeln!(text, "apiserver_storage_objects{{resource=\"{resource}\"}} {}", table.len());
     }
     core.requests.write(&mut text);
+    let _ = write!(
+        text,
+        "# HELP kubernetes_build_info The version that clients see.\n\
+         # TYPE kubernetes_build_info gauge\n\
+         kubernetes_build_info{{git_version=\"{}\",major=\"1\",minor=\"36\",platform=\"linux/amd64\"}} 1\n",
+        core.git_version
+    );
     let (requests, bodies) = core.shares.in_use();
     let _ = write!(
         text,

@@ -6,6 +6,7 @@ pub mod etag;
 pub mod faults;
 mod headers;
 mod health;
+mod issuer;
 pub mod metrics;
 pub mod openapi;
 pub mod serve;

@@ -5,8 +5,8 @@
 
 use crate::door::etag::etagged;
 use crate::door::headers::{self, Flow};
-use crate::door::{health, metrics, openapi};
-use crate::verbs::{action, connect, read, reviews, watch, write};
+use crate::door::{health, issuer, metrics, openapi};
+use crate::verbs::{action, connect, read, reviews, versions, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
 use fleet_apiserver_admission::access::rbac::Question;
@@ -90,6 +90,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     let limit = limit.flatten().filter(|limit| !limit.is_zero());
     let pretty = is_pretty(request.uri());
     let (counted, method, uri) = (core.clone(), request.method().clone(), request.uri().clone());
+    let (began, gzip) = (std::time::Instant::now(), headers::takes_gzip(request.headers()));
     let work = answer(core, door, request);
     let answered = match limit {
         None => work.await,
@@ -102,7 +103,10 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     if pretty {
         response = headers::indented(response).await;
     }
-    counted.requests.count(&method, &uri, response.status());
+    if gzip {
+        response = headers::packed(response).await;
+    }
+    counted.requests.count(&method, &uri, response.status(), began.elapsed());
     response
 }
 
@@ -266,8 +270,19 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
     }
+    // Before anything is written: what has no message cannot be answered so.
+    let packed = call.form == Form::Protobuf;
+    if packed {
+        if call.resource().custom || verb == "watch" {
+            return Err(ApiError::not_acceptable());
+        }
+        call.form = Form::Json;
+    }
     // As in the real server: namespaces go one by one.
     if verb == "deletecollection" && call.resource().is("", "namespaces") {
+        return Err(ApiError::method_not_allowed());
+    }
+    if call.resource().read_only && !matches!(verb, "get" | "list") {
         return Err(ApiError::method_not_allowed());
     }
     if call.resource().create_only {
@@ -276,7 +291,8 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         }
         let body = gate.body(body).await?;
         gate.turn().await?;
-        return reviews::create(call, &body).await;
+        let response = reviews::create(call, &body).await?;
+        return if packed { headers::as_protobuf(response).await } else { Ok(response) };
     }
     let body = match verb {
         "get" | "list" | "watch" => Bytes::new(),
@@ -286,9 +302,14 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if connect::is_one(&call.subresource) {
         return connect::connect(call).await;
     }
+    let converted = versions::differ(call.resource());
+    let form = if converted { versions::plain(call) } else { call.form };
     let mut response = match verb {
         "get" => read::get(call).await?,
         "list" => read::list(call).await?,
+        "watch" if converted => {
+            return Ok(versions::follow(versions::copy(call), form, watch::watch(call).await?));
+        }
         "watch" => return watch::watch(call).await,
         "create" if item => action::action(call, &body).await?,
         "create" => write::create(call, &body).await?,
@@ -297,6 +318,12 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         "delete" => crate::verbs::delete::delete(call, &body).await?,
         _ => crate::verbs::delete::collection(call, &body).await?,
     };
+    if converted {
+        response = versions::present(call, form, response).await?;
+    }
+    if packed {
+        response = headers::as_protobuf(response).await?;
+    }
     if let Some(text) = &call.entry.resource.deprecation {
         call.warnings.push(text.clone());
     }
@@ -341,8 +368,10 @@ fn other(
         "" => {
             let mut paths: BTreeSet<String> =
                 ["/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"]
+                    .into_iter()
+                    .chain([issuer::CONFIGURATION, issuer::KEYS])
                     .map(String::from)
-                    .into();
+                    .collect();
             for probe in health::PROBES {
                 paths.insert(format!("/{probe}"));
                 paths.extend(health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
@@ -354,7 +383,7 @@ fn other(
             ok(&json!({"paths": paths}))
         }
         p => {
-            if let Some(found) = health::answer(p, params) {
+            if let Some(found) = health::answer(p, params).or_else(|| issuer::answer(core, p)) {
                 return Ok(found);
             }
             if let Some(rest) = p.strip_prefix("/openapi/v3/") {

@@ -4,6 +4,7 @@
 
 use crate::verbs::body::check_namespace_of_body;
 use crate::verbs::managed::{self, Writer};
+use crate::verbs::versions;
 use crate::verbs::write::{PATCH_ATTEMPTS, change, create_object, may_create};
 use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
@@ -137,7 +138,7 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
         if !pinned.is_empty() && pinned != old.rv.to_string() {
             return Err(ApiError::modified(r, &call.name));
         }
-        let live = old.full();
+        let live = versions::live(call, &old).await?;
         let mut new = managed::apply(&r.schema, Some(&live), config.clone(), force, &w)?;
         if r.custom {
             decode::defaults(&r.schema, &mut new);

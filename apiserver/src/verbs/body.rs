@@ -2,16 +2,16 @@
 //!
 //! Inputs: a resolved call and bytes. Absent on purpose: what the write changes (see `write`, `settle`).
 
-use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::form;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_kinds::registration;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::{convert, decode, patch, protobuf};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
@@ -128,35 +128,8 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
         "Ignore" => {}
         _ => call.warnings.extend(problems),
     }
-    complete(&call.core, r, value);
+    form::complete(&call.core, r, value);
     Ok(())
-}
-
-/// Converts an object that a webhook changed back to the stored form; added fields that no schema knows are
-/// dropped.
-pub fn renormalize(core: &Core, r: &Resource, value: &mut Value) {
-    let mut report = decode::Report::default();
-    if r.custom {
-        decode::custom(&r.schema, value, &mut report);
-    } else {
-        decode::builtin(&r.schema, value, &mut report);
-        kinds::apply(r, value);
-    }
-    complete(core, r, value);
-}
-
-/// Defaults of the version asked for, then of the version stored.
-fn complete(core: &Core, r: &Resource, value: &mut Value) {
-    if r.custom {
-        decode::defaults(&r.schema, value);
-    }
-    convert::to_stored(r, value);
-    if r.custom && r.converts() {
-        let registry = core.registry.load();
-        if let Some(stored) = registry.find(&r.stored_as, &r.plural) {
-            decode::defaults(&stored.resource.schema, value);
-        }
-    }
 }
 
 /// The namespace of the body is that of the URL, or is not given.
@@ -245,4 +218,20 @@ pub fn updated_blindly(r: &Resource) -> bool {
                     "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
                 )
         )
+}
+
+/// Removes what a patch left unchanged, because it was decoded before. Custom resources stay complete, because
+/// defaults of their schemas depend on missing fields.
+pub fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
+    let mut same = Map::new();
+    if r.custom || r.converts() {
+        return same;
+    }
+    for key in ["spec", "status", "data"] {
+        let Some(map) = new.as_object_mut() else { break };
+        if map.get(key).is_some_and(|v| v.is_object() && live.get(key) == Some(v)) {
+            same.extend(map.remove_entry(key));
+        }
+    }
+    same
 }

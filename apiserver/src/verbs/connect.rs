@@ -6,6 +6,7 @@
 use crate::verbs::read;
 use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
@@ -23,7 +24,14 @@ pub fn is_one(subresource: &str) -> bool {
 }
 
 /// Answers any method on such a subresource.
-pub async fn connect(call: &Call) -> ApiResult<Response<Body>> {
+pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
+    if call.subresource != "log" {
+        let (name, mut options) = (call.name.clone(), options(call));
+        // What a webhook changes of them leads nowhere here; it may refuse.
+        admission::mutate(call, Operation::Connect, &name, None, Some(&mut options)).await?;
+        admission::validate(call, Operation::Connect, &name, None, Some(&options)).await?;
+    }
+    let call = &*call;
     if call.subresource.starts_with("proxy") {
         return proxy(call).await;
     }
@@ -62,6 +70,42 @@ pub async fn connect(call: &Call) -> ApiResult<Response<Body>> {
     let why =
         format!("error dialing backend: dial tcp {address}:{KUBELET_PORT}: connect: connection refused");
     Err(ApiError::internal("", why))
+}
+
+/// The parameters of a request as the object that admission sees.
+fn options(call: &Call) -> Value {
+    let (action, path) = call.subresource.split_once('/').unwrap_or((&call.subresource, ""));
+    let kind = call.resource().actions.iter().find(|(name, _)| *name == action).map_or("", |(_, kind)| kind);
+    let mut out = json!({"kind": kind, "apiVersion": "v1"});
+    let map = tree::object(&mut out);
+    let p = &call.params;
+    match action {
+        "exec" | "attach" => {
+            // Output is asked for unless it is declined.
+            for (field, otherwise) in [("stdin", false), ("stdout", true), ("stderr", true), ("tty", false)] {
+                if if p.has(field) { p.flag(field) } else { otherwise } {
+                    map.insert(field.into(), true.into());
+                }
+            }
+            if !p.get("container").is_empty() {
+                map.insert("container".into(), p.get("container").into());
+            }
+            if action == "exec" {
+                map.insert("command".into(), p.all("command").map(Value::from).collect());
+            }
+        }
+        "portforward" => {
+            let ports: Vec<Value> =
+                p.all("ports").filter_map(|port| port.parse::<i32>().ok()).map(Value::from).collect();
+            if !ports.is_empty() {
+                map.insert("ports".into(), ports.into());
+            }
+        }
+        _ => {
+            map.insert("path".into(), format!("/{path}").into());
+        }
+    }
+    out
 }
 
 /// A node that has not said where it is.

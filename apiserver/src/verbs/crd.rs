@@ -3,7 +3,7 @@
 //! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
 //! Absent on purpose: what a CRD may say (see `schema::crd`).
 
-use crate::verbs::removal;
+use crate::verbs::{api_services, removal};
 use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_ground::store::{Obj, Range, Refused, Write};
 use fleet_apiserver_ground::tree;
@@ -63,6 +63,7 @@ pub fn refresh(core: &Core) {
     }
     let revision = current.revision + 1;
     core.registry.store(Arc::new(Registry::new(&core.store, custom, revision)));
+    api_services::keep(core);
 }
 
 /// Deletes the custom resources of a CRD that is being deleted, then the CRD itself once none is left.

@@ -4,7 +4,7 @@
 
 use crate::verbs::read::{self, Filter};
 use crate::verbs::removal::{Done, Options, delete_object, seconds};
-use crate::verbs::{body, crd, namespaces};
+use crate::verbs::{body, crd, namespaces, versions};
 use axum::body::Body;
 use fleet_apiserver_admission::access::node;
 use fleet_apiserver_admission::call::Call;
@@ -82,7 +82,8 @@ async fn admit(call: &mut Call, name: &str) -> ApiResult<()> {
         return Ok(());
     }
     let found = call.core.store.read(&call.entry.table, &call.key(name)).await?;
-    let old = found.ok_or_else(|| ApiError::not_found(call.resource(), name))?.full();
+    let found = found.ok_or_else(|| ApiError::not_found(call.resource(), name))?;
+    let old = versions::live(call, &found).await?;
     admission::mutate(call, Operation::Delete, name, Some(&old), None).await?;
     admission::validate(call, Operation::Delete, name, Some(&old), None).await
 }

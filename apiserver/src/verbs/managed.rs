@@ -7,7 +7,8 @@ use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::Schema;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
-use fleet_apiserver_schema::fieldset::{self, Set, Shape};
+use fleet_apiserver_schema::fieldset::{self, Set};
+use fleet_apiserver_schema::merge::merge;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -315,63 +316,6 @@ fn excuse(schema: &Schema, live: &Value, change: &Set, w: &Writer<'_>) -> (Set, 
     let mut excused = change.clone();
     fieldset::subtract(&mut excused, &firm);
     (firm, excused)
-}
-
-fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {
-    match (fieldset::shape(schema, &config), config) {
-        (Shape::Fields, Value::Object(map)) => {
-            if !live.is_object() || matches!(fieldset::shape(schema, live), Shape::Leaf) {
-                *live = Value::Object(Map::new());
-            }
-            let target = tree::object(live);
-            for (key, v) in map {
-                if v.is_null() {
-                    continue;
-                }
-                let slot = target.entry(key.clone()).or_insert(Value::Null);
-                merge(schema.and_then(|s| s.field(&key)), slot, v);
-            }
-        }
-        (Shape::Items(keys, items), Value::Array(list)) => {
-            let Value::Array(target) = live else {
-                let mut fresh = Vec::new();
-                for item in list {
-                    let mut v = Value::Null;
-                    merge(items, &mut v, item);
-                    fresh.push(v);
-                }
-                *live = Value::Array(fresh);
-                return;
-            };
-            for item in list {
-                let key = fieldset::item_key(keys, items, &item);
-                match target.iter_mut().find(|v| fieldset::item_key(keys, items, v) == key) {
-                    Some(v) => merge(items, v, item),
-                    None => target.push(item),
-                }
-            }
-        }
-        (Shape::Values, Value::Array(list)) => {
-            let Value::Array(target) = live else {
-                *live = Value::Array(list);
-                return;
-            };
-            for item in list {
-                if !target.contains(&item) {
-                    target.push(item);
-                }
-            }
-        }
-        // An empty map or list leaves what others put there.
-        (Shape::Leaf, Value::Object(m)) if m.is_empty() && live.is_object() && !atomic(schema) => {}
-        (Shape::Leaf, Value::Array(l))
-            if l.is_empty() && matches!(fieldset::shape(schema, live), Shape::Items(..) | Shape::Values) => {}
-        (_, other) => *live = other,
-    }
-}
-
-fn atomic(schema: Option<&Schema>) -> bool {
-    schema.is_some_and(|s| s.get().atomic_map)
 }
 
 /// Removes from `value` what was applied before, is not applied now, and belongs to nobody else.

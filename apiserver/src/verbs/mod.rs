@@ -4,6 +4,7 @@
 
 pub mod action;
 pub mod addresses;
+pub mod api_services;
 mod apply;
 pub mod bind;
 pub mod body;
@@ -20,5 +21,6 @@ pub mod removal;
 pub mod reviews;
 pub mod settle;
 pub mod token;
+pub mod versions;
 pub mod watch;
 pub mod write;

@@ -2,6 +2,7 @@
 //!
 //! Inputs: a resolved call. Absent on purpose: watches.
 
+use crate::verbs::versions;
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -62,15 +63,17 @@ pub fn value_in_form(call: &Call, status: StatusCode, value: Value) -> ApiResult
         }
         Form::Partial => Ok(http_io::value_response(status, &printers::partial(&value))),
         Form::PartialList => Err(ApiError::not_acceptable()),
-        Form::Yaml => {
-            let text = serde_saphyr::to_string(&value).map_err(|e| ApiError::internal("", e.to_string()))?;
-            let mut r = http_io::text_response(status, text);
-            r.headers_mut()
-                .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/yaml"));
-            Ok(r)
-        }
+        Form::Yaml => yaml(status, &value),
         _ => Ok(http_io::value_response(status, &value)),
     }
+}
+
+/// A value as YAML.
+pub fn yaml(status: StatusCode, value: &Value) -> ApiResult<Response<Body>> {
+    let text = serde_saphyr::to_string(value).map_err(|e| ApiError::internal("", e.to_string()))?;
+    let mut r = http_io::text_response(status, text);
+    r.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/yaml"));
+    Ok(r)
 }
 
 /// The current object, or 404.
@@ -88,7 +91,8 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
             object_response(call, StatusCode::OK, &obj)
         }
         "scale" => {
-            let scale = fleet_apiserver_kinds::scale::of(call.resource(), &obj.value())?;
+            let scale =
+                fleet_apiserver_kinds::scale::of(call.resource(), &versions::live(call, &obj).await?)?;
             Ok(http_io::value_response(StatusCode::OK, &scale))
         }
         _ => Err(ApiError::method_not_allowed()),

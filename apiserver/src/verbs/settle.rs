@@ -2,6 +2,7 @@
 //!
 //! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
 
+use crate::verbs::api_services;
 use crate::verbs::bind::stale;
 use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
@@ -64,6 +65,9 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
     } else {
         kinds::check_finalizers(value, &mut causes);
         kinds::check(r, old, value, subresource, &mut causes);
+        if r.is("apiregistration.k8s.io", "apiservices") {
+            api_services::check(value, &mut causes);
+        }
     }
     if causes.is_empty() {
         return Ok(());

@@ -145,7 +145,8 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
     let expires = jiff::Timestamp::from_second(now + granted)
         .map(fleet_apiserver_ground::clock::stamp)
         .unwrap_or_default();
-    value["status"] =
-        json!({"token": accounts::sign(&call.core.auth.key, &claims), "expirationTimestamp": expires});
+    let token = call.core.auth.signer.sign(&claims);
+    let token = token.ok_or_else(|| ApiError::internal("InternalError", "the token could not be signed"))?;
+    value["status"] = json!({"token": token, "expirationTimestamp": expires});
     Ok(http_io::value_response(StatusCode::CREATED, &value))
 }

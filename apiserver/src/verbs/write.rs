@@ -5,11 +5,11 @@
 
 use crate::verbs::body::{
     check_named, check_namespace_of_body, check_options, created_by_update, decode_body, normalize,
-    renormalize, undecodable, updated_blindly,
+    take_unchanged, undecodable, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
-use crate::verbs::{addresses, apply, crd, namespaces, read};
+use crate::verbs::{addresses, api_services, apply, crd, namespaces, read, versions};
 use axum::body::Body;
 use fleet_apiserver_admission::access::{accounts, rbac};
 use fleet_apiserver_admission::call::{Call, Core};
@@ -25,7 +25,7 @@ use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::{convert, crd as definitions, patch as patches};
 use http::{Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Attempts of a patch that lost a race. The real server makes 5; in process, races are closer together.
@@ -179,7 +179,8 @@ async fn mutate(
     let name = tree::meta_text(value, "name").to_string();
     if admission::mutate(call, operation, &name, old, Some(value)).await? {
         let entry = call.entry.clone();
-        renormalize(&call.core, &entry.resource, value);
+        // What is unknown in it was added by who changed it, and is dropped.
+        admission::form::renormalize(&call.core, &entry.resource, value);
         track(call, Some(&before), value, &call.core.clock.stamp());
     }
     Ok(())
@@ -243,11 +244,17 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         let status = admission::typing::status(&call.core, value);
         tree::object(value).insert("status".into(), status);
     }
+    if r.is("apiregistration.k8s.io", "apiservices") {
+        let status = api_services::status(&call.core, value);
+        tree::object(value).insert("status".into(), status);
+    }
     if r.is("", "secrets") {
-        accounts::fill_secret(&call.core, &call.core.auth.key, value);
+        accounts::fill_secret(&call.core, &call.core.auth.signer, value);
     }
     let name = tree::meta_text(value, "name").to_string();
-    admission::validate(call, Operation::Create, &name, None, Some(value)).await
+    admission::validate(call, Operation::Create, &name, None, Some(value)).await?;
+    *value = versions::to_store(call, std::mem::take(value)).await?;
+    Ok(())
 }
 
 /// Gives an object a name that starts with its generateName.
@@ -296,8 +303,8 @@ pub(super) async fn create_object(
         // Only a generated name or a quota may need another attempt.
         let again = generate || !charges.is_empty();
         let stored = if again { value.clone() } else { std::mem::take(&mut value) };
-        let mut writes =
-            vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
+        let (table, key) = (entry.table.clone(), call.key(&name));
+        let mut writes = vec![Write::Create { table, key, value: stored }];
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
         } else if r.is("", "services") {
@@ -391,6 +398,10 @@ async fn store(
         return respond_value(call, value).map(Some);
     }
     let is_crd = call.resource().is("apiextensions.k8s.io", "customresourcedefinitions");
+    let outcome = match outcome {
+        Outcome::Write(value) => Outcome::Write(versions::to_store(call, value).await?),
+        other => other,
+    };
     let write = match outcome {
         Outcome::Same(obj) => {
             call.core.store.wait(obj.rv).await?;
@@ -491,7 +502,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         if !version.is_empty() && version != old.rv.to_string() {
             return Err(ApiError::modified(call.resource(), &call.name));
         }
-        let live = old.full();
+        let live = versions::live(call, &old).await?;
         let new = if scaling { scale::set(call.resource(), &live, &sent)? } else { sent.clone() };
         if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);
@@ -539,7 +550,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             None => parse()?.0,
         };
         let old = read::current(call).await?;
-        let mut live = old.full();
+        let mut live = versions::live(call, &old).await?;
         let scaling = call.subresource == "scale";
         let json_patch = kind == "application/json-patch+json";
         let mut new = match (scaling, json_patch) {
@@ -579,20 +590,4 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         }
     }
     Err(ApiError::modified(call.resource(), &call.name))
-}
-
-/// Removes what a patch left unchanged, because it was decoded before. Custom resources stay complete, because
-/// defaults of their schemas depend on missing fields.
-fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
-    let mut same = Map::new();
-    if r.custom || r.converts() {
-        return same;
-    }
-    for key in ["spec", "status", "data"] {
-        let Some(map) = new.as_object_mut() else { break };
-        if map.get(key).is_some_and(|v| v.is_object() && live.get(key) == Some(v)) {
-            same.extend(map.remove_entry(key));
-        }
-    }
-    same
 }

@@ -177,6 +177,11 @@ impl Api {
         Api { http: client(self.ca.as_deref(), Some(identity)), token: None, ..self.clone() }
     }
 
+    /// The token that requests carry.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// The server's certificate authority, in PEM form.
     pub fn ca(&self) -> Option<&str> {
         self.ca.as_deref()

@@ -16,7 +16,7 @@ const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 type Answer = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
 /// A webhook over TLS; keeps what it was asked.
-struct Listener {
+pub struct Listener {
     port: u16,
     bundle: String,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -24,7 +24,7 @@ struct Listener {
 
 impl Listener {
     /// `answer` gets the request and returns the response without its uid; null answers nothing in time.
-    async fn start(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Listener {
+    pub async fn start(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Listener {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answer: Answer = Arc::new(answer);
         let names = ["127.0.0.1".to_string(), "hook.default.svc".to_string()];
@@ -53,9 +53,15 @@ impl Listener {
                                 let query = request.uri().query().unwrap_or_default().to_string();
                                 let bytes = request.into_body().collect().await.unwrap().to_bytes();
                                 let review: Value = serde_json::from_slice(&bytes).unwrap();
-                                assert_eq!(
-                                    (&review["kind"], &review["apiVersion"]),
-                                    (&json!("AdmissionReview"), &json!("admission.k8s.io/v1"))
+                                let of = (&review["kind"], &review["apiVersion"]);
+                                assert!(
+                                    of == (&json!("AdmissionReview"), &json!("admission.k8s.io/v1"))
+                                        || of
+                                            == (
+                                                &json!("ConversionReview"),
+                                                &json!("apiextensions.k8s.io/v1")
+                                            ),
+                                    "{review}"
                                 );
                                 let mut request = review["request"].clone();
                                 let mut response = answer(&request);
@@ -67,7 +73,7 @@ impl Listener {
                                 if response.get("uid").is_none() {
                                     response["uid"] = request["uid"].clone();
                                 }
-                                let body = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+                                let body = json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response});
                                 Ok::<_, std::convert::Infallible>(http::Response::new(
                                     Full::<bytes::Bytes>::from(body.to_string()),
                                 ))
@@ -82,11 +88,11 @@ impl Listener {
         Listener { port, bundle: STANDARD.encode(cert.pem()), asked }
     }
 
-    fn config(&self) -> Value {
+    pub fn config(&self) -> Value {
         json!({"url": format!("https://127.0.0.1:{}/review", self.port), "caBundle": self.bundle})
     }
 
-    fn asked(&self) -> Vec<Value> {
+    pub fn asked(&self) -> Vec<Value> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -325,6 +331,56 @@ async fn services_are_found_by_their_endpoints() {
     register(&api, "validating", json!([webhook(&api, client, json!({}))])).await;
     let refused = api.post(&api.core("configmaps"), config_map("a")).await.expect(400);
     assert!(refused.message().contains("found you"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn streams_to_containers_are_judged_first() {
+    let api = Api::new().await;
+    if api.embedded().is_none() {
+        return;
+    }
+    let hook = Listener::start(|r| match r["object"]["command"][0].as_str() {
+        Some("fine") => json!({"allowed": true}),
+        _ => json!({"allowed": false, "status": {"message": "no streams"}}),
+    })
+    .await;
+    let rules = json!([{"operations": ["CONNECT"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods/exec", "pods/attach"]}]);
+    register(&api, "validating", json!([webhook(&api, hook.config(), json!({"rules": rules.clone()}))]))
+        .await;
+    api.post(&api.core("pods"), pod("p")).await.expect(201);
+    let path = api.core("pods/p");
+    for way in ["exec?command=ls", "attach"] {
+        let refused = api.post(&format!("{path}/{way}"), Value::Null).await.expect(400);
+        assert!(refused.message().contains("denied the request: no streams"), "{}", refused.text);
+    }
+    let passed = api.post(&format!("{path}/exec?command=fine&container=c&tty=true"), Value::Null).await;
+    assert!(!passed.message().contains("no streams"), "{}", passed.text);
+    let asked = hook.asked();
+    assert_eq!(
+        (
+            &asked[0]["operation"],
+            &asked[0]["subResource"],
+            &asked[0]["kind"]["kind"],
+            &asked[1]["kind"]["kind"]
+        ),
+        (&json!("CONNECT"), &json!("exec"), &json!("PodExecOptions"), &json!("PodAttachOptions"))
+    );
+    register(
+        &api,
+        "mutating",
+        json!([webhook(&api, hook.config(), json!({"rules": rules, "name": "two.test.dev"}))]),
+    )
+    .await;
+    let refused = api.post(&format!("{path}/attach"), Value::Null).await.expect(400);
+    assert!(
+        refused.message().contains("\"two.test.dev\" denied the request: no streams"),
+        "{}",
+        refused.text
+    );
+    assert_eq!(
+        asked[2]["object"],
+        json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdout": true, "stderr": true, "tty": true, "container": "c", "command": ["fine"]})
+    );
 }
 
 #[tokio::test]

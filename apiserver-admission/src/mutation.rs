@@ -1,0 +1,266 @@
+//! MutatingAdmissionPolicies with their bindings.
+//!
+//! Inputs: compiled policies, and one write in the stored form. Each mutation sees what those before it made of the
+//! object. Absent on purpose: webhooks, and the order among both (see `mutate`).
+
+use super::form::{keep_identity, renormalize};
+use super::frame::Frame;
+use super::hook::{Condition, variables};
+use super::review::Review;
+use fleet_apiserver_cel::expression::{self, Expression};
+use fleet_apiserver_ground::store::Obj;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::patch::Rejected;
+use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::{convert, decode, merge, patch};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What an expression says.
+enum Says {
+    /// The fields of an `Object`, which are merged.
+    Fields,
+    /// A JSON patch.
+    Patch,
+}
+
+/// One policy with its bindings.
+pub struct Mutation {
+    frame: Frame,
+    steps: Vec<(Says, Result<Expression, String>)>,
+    /// Wants to see what was changed after it.
+    reinvoke: bool,
+}
+
+/// Which policies have run: by policy, binding and parameter.
+type Turn = (usize, usize, String);
+
+/// What the policies did.
+#[derive(Default)]
+pub struct Ran {
+    /// One of them had something to say, even if the object had it already.
+    pub spoke: bool,
+    /// The object is another one now.
+    pub changed: bool,
+    again: BTreeSet<Turn>,
+}
+
+/// Why a mutation failed.
+enum Failed {
+    /// By the policy, which says whether it matters.
+    Policy(String),
+    /// Whatever the policy says.
+    Whole(ApiError),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Failed {
+        Failed::Policy(why)
+    }
+}
+
+/// Messages of policies that failed, with the reason of the first.
+#[derive(Default)]
+struct Failures {
+    reason: Option<&'static str>,
+    messages: Vec<String>,
+}
+
+impl Failures {
+    fn add(&mut self, frame: &Frame, binding: &str, reason: &'static str, why: &str) {
+        if frame.fails {
+            self.reason.get_or_insert(reason);
+            let policy = &frame.name;
+            self.messages.push(format!("policy '{policy}' with binding '{binding}' denied request: {why}"));
+        }
+    }
+}
+
+/// Lets all policies change an object. `after`: only those that ran then and asked to see what was changed since.
+///
+/// # Errors
+/// One could not be judged, and its policy says that this matters.
+pub fn run(all: &[Mutation], write: &Review<'_>, object: &mut Value, after: Option<&Ran>) -> ApiResult<Ran> {
+    let mut ran = Ran::default();
+    let mut failures = Failures::default();
+    for (i, mutation) in all.iter().enumerate() {
+        let review = with(write, object);
+        let Some(seen) = mutation.frame.sees(&review) else { continue };
+        for (j, binding) in mutation.frame.bindings.iter().enumerate() {
+            let review = with(write, object);
+            if !mutation.frame.binds(binding, &review) {
+                continue;
+            }
+            let params = match mutation.frame.params(&review, binding) {
+                Ok(params) => params,
+                Err(why) => {
+                    let why = format!("failed to configure binding: {why}");
+                    failures.add(&mutation.frame, &binding.name, "Forbidden", &why);
+                    continue;
+                }
+            };
+            for param in params {
+                let key =
+                    format!("{}/{}", tree::meta_text(&param, "namespace"), tree::meta_text(&param, "name"));
+                let turn = (i, j, key);
+                if after.is_some_and(|before| !before.again.contains(&turn)) {
+                    continue;
+                }
+                if let Some(why) = mutation.turn(write, &seen, &param, object, &mut ran)? {
+                    failures.add(&mutation.frame, &binding.name, "Invalid", &why);
+                }
+                if mutation.reinvoke {
+                    ran.again.insert(turn);
+                }
+            }
+        }
+    }
+    match failures.reason {
+        None => Ok(ran),
+        Some(reason) => {
+            Err(ApiError::by_mutations(write.resource(), &write.name, reason, &failures.messages))
+        }
+    }
+}
+
+/// The write as a policy sees it while the object is this one.
+fn with<'o>(write: &Review<'o>, object: &'o Value) -> Review<'o> {
+    Review { new: Some(object), ..write.clone() }
+}
+
+impl Mutation {
+    /// All policies that are bound.
+    pub fn compile_all(policies: &[Arc<Obj>], bindings: &[Arc<Obj>]) -> Vec<Mutation> {
+        let compiled = policies.iter().map(|p| Mutation::compile(&p.value(), bindings));
+        compiled.filter(|p| !p.frame.bindings.is_empty()).collect()
+    }
+
+    fn compile(policy: &Value, bindings: &[Arc<Obj>]) -> Mutation {
+        let step = |v: &Value| {
+            let (says, field) = match tree::text(v, &["patchType"]) {
+                "JSONPatch" => (Says::Patch, "jsonPatch"),
+                _ => (Says::Fields, "applyConfiguration"),
+            };
+            (says, Expression::compile(tree::text(v, &[field, "expression"])))
+        };
+        Mutation {
+            frame: Frame::compile(policy, bindings),
+            steps: tree::list(policy, &["spec", "mutations"]).iter().map(step).collect(),
+            reinvoke: tree::text(policy, &["spec", "reinvocationPolicy"]) == "IfNeeded",
+        }
+    }
+
+    /// Changes an object with one parameter; the result is why a step of it failed.
+    fn turn(
+        &self,
+        write: &Review<'_>,
+        seen: &Entry,
+        param: &Value,
+        object: &mut Value,
+        ran: &mut Ran,
+    ) -> ApiResult<Option<String>> {
+        let mut scope = {
+            let review = with(write, object);
+            variables(&review, &review.request(seen))
+        };
+        scope.put("params", param);
+        match self.frame.conditions(&scope) {
+            Condition::Met => {}
+            Condition::NotMet => return Ok(None),
+            Condition::Broken(why) => return Ok(Some(why)),
+        }
+        let mut failed = None;
+        for (says, expression) in &self.steps {
+            let changed = match self.step(write, seen, param, object, (says, expression)) {
+                Ok(changed) => changed,
+                Err(Failed::Whole(why)) => return Err(why),
+                Err(Failed::Policy(why)) => {
+                    failed.get_or_insert(why);
+                    continue;
+                }
+            };
+            ran.spoke = true;
+            ran.changed |= changed != *object;
+            *object = changed;
+        }
+        Ok(failed)
+    }
+
+    /// What one step makes of an object.
+    fn step(
+        &self,
+        write: &Review<'_>,
+        seen: &Entry,
+        param: &Value,
+        object: &Value,
+        (says, expression): (&Says, &Result<Expression, String>),
+    ) -> Result<Value, Failed> {
+        let request = with(write, object).request(seen);
+        let review = with(write, object);
+        let mut scope = variables(&review, &request);
+        scope.put("params", param);
+        self.frame.declare(&mut scope);
+        let expression = expression.as_ref().map_err(Clone::clone)?;
+        let value = expression
+            .value(&scope)
+            .map_err(|why| format!("expression '{}' resulted in error: {why}", expression.text))?;
+        let resource = &seen.resource;
+        let mut served = request.get("object").cloned().unwrap_or_default();
+        match says {
+            Says::Fields => {
+                let mut config = expression::applied(&value)?;
+                let map = tree::object(&mut config);
+                for key in ["apiVersion", "kind"] {
+                    tree::put(map, key, served.get(key).cloned());
+                }
+                typed(resource, &mut config)?;
+                let mut atomic = Vec::new();
+                merge::atomics(&resource.schema, &config, &mut String::new(), &mut atomic);
+                if !atomic.is_empty() {
+                    let why = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
+                    return Err(format!("{why}: {}", atomic.join(", ")).into());
+                }
+                merge::merge(Some(&resource.schema), &mut served, config);
+            }
+            Says::Patch => {
+                let before = served.clone();
+                match patch::try_json_patch(&mut served, expression::patch(&value)?) {
+                    Ok(()) => {}
+                    // A test that does not hold makes the patch none.
+                    Err(Rejected::Test) => served = before,
+                    Err(Rejected::Other(why)) => return Err(format!("JSONPath: {}", why.message()).into()),
+                }
+            }
+        }
+        convert::to_stored(resource, &mut served);
+        keep_identity(object, &mut served);
+        let report = renormalize(write.base, write.resource(), &mut served);
+        match report.unknown.first() {
+            Some(field) if matches!(says, Says::Patch) => {
+                let why = format!("strict decoding error: unknown field {field:?}");
+                Err(Failed::Whole(ApiError::internal(
+                    "InternalError",
+                    format!("Internal error occurred: {why}"),
+                )))
+            }
+            _ => Ok(served),
+        }
+    }
+}
+
+/// A configuration has the fields and the types of its kind.
+fn typed(resource: &fleet_apiserver_schema::resource::Resource, config: &mut Value) -> Result<(), String> {
+    let mut report = decode::Report::default();
+    if resource.custom {
+        decode::custom(&resource.schema, config, &mut report);
+    } else {
+        decode::builtin(&resource.schema, config, &mut report);
+    }
+    let what = "error applying patch: failed to convert patch object to typed object";
+    if let Some(field) = report.unknown.first() {
+        return Err(format!("{what}: .{field}: field not declared in schema"));
+    }
+    report.mismatched.first().map_or(Ok(()), |why| Err(format!("{what}: {why}")))
+}
