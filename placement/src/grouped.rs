@@ -129,22 +129,62 @@ impl GroupedNodes {
         Ok(places)
     }
 
+    /// As [`place`](Self::place), without a word about what is missing.
+    pub fn try_place(&mut self, gang: &Gang) -> Option<Places> {
+        let places = self.search(gang)?;
+        self.apply(&places, -1);
+        Some(places)
+    }
+
     /// As [`place`](Self::place), but takes nothing.
     ///
     /// # Errors
     /// As there.
     pub fn find(&self, gang: &Gang) -> Result<Places, Refusal> {
-        let keys: Vec<(&(usize, Free), &BTreeSet<usize>)> = self.groups.iter().collect();
-        let groups = keys.iter().map(|((template, free), nodes)| (*template, free.as_slice(), nodes.len()));
-        let problem = self.problem(gang, groups);
-        let Some(counts) = problem.solve_between(&gang.minimum(), &gang.wanted()) else {
-            return Err(refuse(&problem, gang));
-        };
-        let mut next: BTreeMap<usize, std::collections::btree_set::Iter<'_, usize>> = BTreeMap::new();
+        self.search(gang).ok_or_else(|| {
+            let groups = self.groups.iter().enumerate();
+            let groups =
+                groups.map(|(at, ((template, free), nodes))| (at, *template, &free[..], nodes.len()));
+            refuse(&self.problem(gang, groups), gang)
+        })
+    }
+
+    /// Whether there are places for at least the gang's minimum.
+    pub fn fits(&self, gang: &Gang) -> bool {
+        self.search(gang).is_some()
+    }
+
+    /// The solver gets only the groups that can take a pod: most questions about a full cluster end before.
+    fn search(&self, gang: &Gang) -> Option<Places> {
+        let requests: Vec<Option<Vec<i64>>> =
+            gang.components.iter().map(|component| self.request(&component.shape)).collect();
+        let minimum = gang.minimum();
+        let mut admitted: Vec<Option<Vec<bool>>> = vec![None; self.templates.len()];
+        let mut fit = vec![0_i64; requests.len()];
+        let mut useful: Vec<(&(usize, Free), &BTreeSet<usize>)> = Vec::new();
+        for (key, nodes) in &self.groups {
+            let admitted = admitted[key.0].get_or_insert_with(|| self.admitted(key.0, gang));
+            let mut takes_one = false;
+            for (k, request) in requests.iter().enumerate().filter(|(k, _)| admitted[*k]) {
+                let each = request.as_ref().map_or(0, |request| capacity(&key.1, request));
+                fit[k] = fit[k].saturating_add(each.saturating_mul(nodes.len() as i64));
+                takes_one |= each > 0;
+            }
+            if takes_one {
+                useful.push((key, nodes));
+            }
+        }
+        if fit.iter().zip(&minimum).any(|(fit, minimum)| fit < minimum) {
+            return None;
+        }
+        let groups = useful.iter().enumerate();
+        let groups = groups.map(|(at, ((template, free), nodes))| (at, *template, &free[..], nodes.len()));
+        let counts = self.problem(gang, groups).solve_between(&minimum, &gang.wanted())?;
+        let mut next: Vec<std::collections::btree_set::Iter<'_, usize>> =
+            useful.iter().map(|(_, nodes)| nodes.iter()).collect();
         let mut places = Places::default();
         for (group, taken) in counts {
-            let nodes = next.entry(group).or_insert_with(|| keys[group].1.iter());
-            let Some(node) = nodes.next() else { continue };
+            let Some(node) = next[group].next() else { continue };
             let mut requests = Resources::new();
             let mut pods = 0;
             for (component, count) in gang.components.iter().zip(&taken).filter(|(_, count)| **count > 0) {
@@ -154,7 +194,18 @@ impl GroupedNodes {
             places.taken.push((*node, requests, pods));
             places.pods.push(taken);
         }
-        Ok(places)
+        Some(places)
+    }
+
+    /// The request of one pod, in the order of a node's free amounts; `None` if it asks for what no node has.
+    fn request(&self, shape: &PodShape) -> Option<Vec<i64>> {
+        let asked = shape.requests.iter().filter(|(_, amount)| *amount > 0);
+        let mut request = vec![0; self.names.len() + 1];
+        for (name, amount) in asked {
+            request[self.names.binary_search(name).ok()?] = amount;
+        }
+        request[self.names.len()] = 1;
+        Some(request)
     }
 
     /// The places of a gang whose nodes are known by name: component to the node of each pod. `None` if a name is
@@ -234,15 +285,15 @@ impl GroupedNodes {
     /// Whether the gang's minimum would fit if the nodes were empty.
     pub fn holds_when_empty(&self, gang: &Gang) -> bool {
         let templates = self.templates.iter().enumerate();
-        let groups =
-            templates.map(|(at, template)| (at, template.allocatable.as_slice(), template.count as usize));
+        let groups = templates
+            .map(|(at, template)| (at, at, template.allocatable.as_slice(), template.count as usize));
         self.problem(gang, groups).solve(&gang.minimum()).is_some()
     }
 
     /// How many pods of one shape still fit. Counted node by node: pods of a single shape never compete in a
     /// packing.
     pub fn pods_of(&self, shape: &PodShape, limit: i64) -> i64 {
-        let request = self.vector(&shape.requests, 1);
+        let Some(request) = self.request(shape) else { return 0 };
         let mut sum = 0_i64;
         for ((template, free), nodes) in &self.groups {
             if self.admits(*template, shape) {
@@ -250,9 +301,7 @@ impl GroupedNodes {
                 sum = sum.saturating_add(each.saturating_mul(nodes.len() as i64));
             }
         }
-        // A resource that no node has is in no vector.
-        let unknown = shape.requests.iter().any(|(name, n)| n > 0 && self.names.binary_search(name).is_err());
-        if unknown { 0 } else { sum.min(limit) }
+        sum.min(limit)
     }
 
     fn admits(&self, template: usize, shape: &PodShape) -> bool {
@@ -260,8 +309,17 @@ impl GroupedNodes {
         admits(shape, "", &template.labels) && constraints::tolerates(&shape.tolerations, &template.taints)
     }
 
-    /// `groups`: template, free amounts, number of nodes.
-    fn problem<'g>(&self, gang: &Gang, groups: impl Iterator<Item = (usize, &'g [i64], usize)>) -> Problem {
+    /// By component, whether it may use nodes of the template.
+    fn admitted(&self, template: usize, gang: &Gang) -> Vec<bool> {
+        gang.components.iter().map(|component| self.admits(template, &component.shape)).collect()
+    }
+
+    /// `groups`: the caller's number, template, free amounts, number of nodes.
+    fn problem<'g>(
+        &self,
+        gang: &Gang,
+        groups: impl Iterator<Item = (usize, usize, &'g [i64], usize)>,
+    ) -> Problem {
         let mut problem = Problem::new(gang);
         let at: Vec<Option<usize>> =
             problem.names.iter().map(|name| self.names.binary_search(name).ok()).collect();
@@ -269,10 +327,8 @@ impl GroupedNodes {
             .filter(|r| self.names[*r].is_extended() && !at.contains(&Some(*r)))
             .collect();
         let mut admitted: Vec<Option<Vec<bool>>> = vec![None; self.templates.len()];
-        for (group, (template, free, count)) in groups.enumerate() {
-            let admitted = admitted[template].get_or_insert_with(|| {
-                gang.components.iter().map(|component| self.admits(template, &component.shape)).collect()
-            });
+        for (group, template, free, count) in groups {
+            let admitted = admitted[template].get_or_insert_with(|| self.admitted(template, gang));
             let amounts = at.iter().map(|r| r.map_or(0, |r| free[r]));
             let vector: Vec<i64> = amounts.chain(free.last().copied()).collect();
             let spared = spared.iter().map(|r| free[*r].max(0)).fold(0, i64::saturating_add);
@@ -351,6 +407,7 @@ mod tests {
                 }
                 prop_assert_eq!(grouped.holds_when_empty(&gang), fits_empty(&index, &gang));
                 let alone = place_gang(&index, &gang).is_ok();
+                prop_assert_eq!(grouped.fits(&gang), alone);
                 match grouped.place(&gang) {
                     Ok(places) => {
                         prop_assert!(alone);

@@ -16,8 +16,15 @@ const OUTRUN: i64 = 2;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learnt {
-    /// By namespace, in milliseconds.
-    runs: BTreeMap<String, VecDeque<i64>>,
+    /// By namespace.
+    runs: BTreeMap<String, Runs>,
+}
+
+/// Ended runs, in milliseconds.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    last: VecDeque<i64>,
+    longest: i64,
 }
 
 impl Learnt {
@@ -28,14 +35,15 @@ impl Learnt {
             self.runs.clear();
         }
         let runs = self.runs.entry(namespace_of(&job.id).to_string()).or_default();
-        runs.push_back((now_ms - started_ms).max(1));
-        if runs.len() > RUNS_KEPT {
-            runs.pop_front();
+        runs.last.push_back((now_ms - started_ms).max(1));
+        if runs.last.len() > RUNS_KEPT {
+            runs.last.pop_front();
         }
+        runs.longest = runs.last.iter().copied().fold(0, i64::max);
     }
 
     fn longest_ms(&self, job: &Job) -> Option<i64> {
-        self.runs.get(namespace_of(&job.id))?.iter().copied().max()
+        self.runs.get(namespace_of(&job.id)).map(|runs| runs.longest)
     }
 
     /// When the run is over by its declared run time, else by the longest of those before it; `None` where neither

@@ -437,7 +437,7 @@ impl Planner {
         let shape = self.class(id);
         let Some(entry) = self.jobs.get_mut(id) else { return };
         let job = &entry.job;
-        let class = ClassId { leaf, shape, preemptible: job.preemptible };
+        let class = ClassId { leaf, shape, preemptible: job.preemptible, run_time_ms: job.runtime_ms };
         entry.class = Some(class);
         let Some(quota) = self.quota.as_mut() else { return };
         quota.enqueue(WaitingJob {

@@ -277,7 +277,7 @@ impl Room {
         }
         let leaves_none = |id| self.leaves(id, settled).is_none();
         if beside.is_empty() && (!settled || self.leaving.is_empty()) && gone.iter().all(leaves_none) {
-            return self.nodes.find(&shape.gang).is_ok();
+            return self.nodes.fits(&shape.gang);
         }
         let mut supposed =
             self.supposed[usize::from(settled)].take().unwrap_or_else(|| Supposed::new(&self.nodes));
@@ -419,6 +419,16 @@ impl Rooms {
         settled: bool,
     ) -> bool {
         self.known.get_mut(cluster).is_some_and(|room| room.fits_without(jobs, shape_of, gone, settled))
+    }
+
+    /// For how many gangs of these sums there is enough free capacity, as far as sums say.
+    pub fn free_for(&self, total: &Resources) -> usize {
+        let each = |room: &Room| {
+            let asked = total.iter().filter(|(_, amount)| *amount > 0);
+            let counts = asked.map(|(name, amount)| room.free.get(name.as_str()).max(0) / amount);
+            counts.min().map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX))
+        };
+        self.known.values().map(each).fold(0, usize::saturating_add)
     }
 
     /// Gives up on places of ended jobs that no report has shown free for too long. Returns the clusters, and

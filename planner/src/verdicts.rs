@@ -3,6 +3,9 @@
 //! What stops the first job of a class stops its equals. The first job's reason is updated at once and
 //! exactly. The others get the same reason when they join the class, and updates later, a bounded number at a
 //! time, when the class waits for something else.
+//!
+//! Some reasons hold for the first jobs of a class only: capacity is free, and reserved for another job, or in no
+//! cluster. Those behind for whom quota would not suffice wait for quota before and after, and are told nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +25,7 @@ pub(super) struct ClassId {
     pub leaf: NodeId,
     pub shape: u64,
     pub preemptible: bool,
+    pub run_time_ms: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -30,6 +34,8 @@ struct Class {
     waiting: Option<Waiting>,
     /// The reason reported to its members, and when.
     told: Option<(Reason, i64)>,
+    /// Its first members, if they were told something else.
+    first: BTreeSet<JobId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,6 +48,8 @@ pub(super) struct Verdicts {
     /// Classes whose members need an update, from this one on.
     stale: BTreeMap<ClassId, Option<JobId>>,
     told: BTreeSet<JobId>,
+    /// Jobs that wait for something of their own, until they are candidates again.
+    own: BTreeMap<JobId, ClassId>,
     /// Running jobs of which some pods wait, and why.
     partial: BTreeMap<JobId, Waiting>,
     next_sweep_ms: Option<i64>,
@@ -109,6 +117,7 @@ impl Verdicts {
         self.joined.remove(id);
         if let Some(known) = self.classes.get_mut(&class) {
             known.members.remove(id);
+            known.first.remove(id);
             if known.members.is_empty() {
                 self.classes.remove(&class);
                 self.stale.remove(&class);
@@ -122,6 +131,7 @@ impl Verdicts {
         self.uncount(before);
         self.told.remove(id);
         self.joined.remove(id);
+        self.own.remove(id);
     }
 
     /// The leaves got other ids.
@@ -129,14 +139,65 @@ impl Verdicts {
         self.classes.clear();
         self.stale.clear();
         self.joined.clear();
+        self.own.clear();
     }
 
-    /// Records what stops the first job of the class.
+    /// Number of jobs of the class; 0 if nothing is known yet of what stops them.
+    pub fn told_in(&self, id: ClassId) -> usize {
+        self.classes.get(&id).filter(|class| class.told.is_some()).map_or(0, |class| class.members.len())
+    }
+
+    /// Records what stops only these, the first jobs of the class.
+    pub fn tell_first(&mut self, id: ClassId, waiting: &Waiting, first: BTreeSet<JobId>) {
+        let Some(class) = self.classes.get_mut(&id) else { return };
+        let first: BTreeSet<JobId> = first.into_iter().filter(|id| class.members.contains(id)).collect();
+        let before = std::mem::replace(&mut class.first, first.clone());
+        let behind = class.waiting.clone();
+        for member in before.difference(&first) {
+            behind.iter().for_each(|behind| self.tell_member(member, behind));
+        }
+        for member in &first {
+            self.tell_member(member, waiting);
+        }
+    }
+
+    /// Records what stops one job, for as long as it is no candidate.
+    pub fn tell_own(&mut self, id: &JobId, class: Option<ClassId>, waiting: Waiting) {
+        self.tell(id, waiting);
+        self.own.extend(class.map(|class| (id.clone(), class)));
+    }
+
+    /// Jobs that were told something of their own and are candidates now wait for what stops their class.
+    pub fn end_own(&mut self, is_candidate: impl Fn(&JobId) -> bool) {
+        let over: Vec<(JobId, ClassId)> = self.own.extract_if(.., |id, _| is_candidate(id)).collect();
+        for (id, class) in over {
+            let own = self.of_job.get(&id).is_some_and(|told| {
+                told.claim.is_some() || matches!(told.reason, Reason::WaitingForVictims | Reason::Backoff)
+            });
+            let waiting = self.classes.get(&class).and_then(|class| class.waiting.clone());
+            if let Some(waiting) = waiting.filter(|_| own) {
+                self.tell(&id, waiting);
+            }
+        }
+    }
+
+    /// Another reason for a member; the same one with other numbers is no news.
+    fn tell_member(&mut self, id: &JobId, waiting: &Waiting) {
+        let same = self.of_job.get(id).is_some_and(|told| told.reason == waiting.reason);
+        if !same && !self.own.contains_key(id) {
+            self.tell(id, waiting.clone());
+        }
+    }
+
+    /// Records what stops the first job of the class, and all others.
     pub fn tell_class(&mut self, id: ClassId, waiting: &Waiting) {
         let Some(class) = self.classes.get_mut(&id) else { return };
         if class.waiting.as_ref() != Some(waiting) {
             class.waiting = Some(waiting.clone());
         }
+        let first = std::mem::take(&mut class.first);
+        first.iter().for_each(|member| self.tell_member(member, waiting));
+        let Some(class) = self.classes.get_mut(&id) else { return };
         match class.told {
             None => class.told = Some((waiting.reason, i64::MIN)),
             Some((reason, _)) if reason != waiting.reason => {
@@ -148,8 +209,8 @@ impl Verdicts {
         }
     }
 
-    /// Jobs whose reason changed since the last call.
-    pub fn take_told(&mut self, now_ms: i64) -> BTreeSet<JobId> {
+    /// Jobs whose reason changed since the last call. A blocked one keeps its own.
+    pub fn take_told(&mut self, now_ms: i64, is_blocked: impl Fn(&JobId) -> bool) -> BTreeSet<JobId> {
         for (id, class) in std::mem::take(&mut self.joined) {
             if self.of_job.contains_key(&id) {
                 continue;
@@ -160,7 +221,7 @@ impl Verdicts {
             });
             self.tell(&id, waiting);
         }
-        self.sweep(now_ms);
+        self.sweep(now_ms, is_blocked);
         std::mem::take(&mut self.told)
     }
 
@@ -169,7 +230,7 @@ impl Verdicts {
         self.next_sweep_ms
     }
 
-    fn sweep(&mut self, now_ms: i64) {
+    fn sweep(&mut self, now_ms: i64, is_blocked: impl Fn(&JobId) -> bool) {
         self.next_sweep_ms = None;
         let mut left = SWEPT;
         for (id, after) in std::mem::take(&mut self.stale) {
@@ -195,9 +256,65 @@ impl Verdicts {
             } else {
                 class.told = Some((waiting.reason, now_ms));
             }
-            for member in next {
-                self.tell(&member, waiting.clone());
+            let first = class.first.clone();
+            for member in next.iter().filter(|member| !first.contains(*member) && !is_blocked(member)) {
+                self.tell_member(member, &waiting);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_a_class_have_their_own_reason_and_the_others_keep_theirs() {
+        let class = ClassId { leaf: NodeId::ROOT, shape: 1, preemptible: true, run_time_ms: None };
+        let ids: Vec<JobId> = ["a", "b", "c"].map(JobId::new).to_vec();
+        let mut verdicts = Verdicts::default();
+        let take = |verdicts: &mut Verdicts| -> Vec<String> {
+            verdicts.take_told(0, |_| false).iter().map(ToString::to_string).collect()
+        };
+        for id in &ids {
+            verdicts.join(id, class);
+        }
+        let short = Waiting::new(Reason::InsufficientQuota, "used 3 of 4");
+        let claimed = Waiting::new(Reason::Claimed, "reserved");
+        verdicts.tell_class(class, &short);
+        assert_eq!(
+            (take(&mut verdicts), verdicts.told_in(class)),
+            (["a", "b", "c"].map(str::to_string).to_vec(), 3)
+        );
+        verdicts.tell_first(class, &claimed, BTreeSet::from([ids[0].clone()]));
+        assert_eq!(take(&mut verdicts), ["a"]);
+        // The next one is first now.
+        verdicts.tell_first(class, &claimed, BTreeSet::from([ids[1].clone()]));
+        assert_eq!(take(&mut verdicts), ["a", "b"]);
+        let reason = |verdicts: &Verdicts, at: usize| verdicts.get(&ids[at]).map(|told| told.reason);
+        assert_eq!(reason(&verdicts, 0), Some(Reason::InsufficientQuota));
+        assert_eq!(reason(&verdicts, 1), Some(Reason::Claimed));
+        // The same reason with other numbers is no news, but for the one whose reason changes.
+        verdicts.tell_class(class, &Waiting::new(Reason::InsufficientQuota, "used 2 of 4"));
+        assert_eq!(take(&mut verdicts), ["b"]);
+    }
+
+    #[test]
+    fn a_job_that_waits_for_something_of_its_own_is_told_of_its_class_when_that_is_over() {
+        let class = ClassId { leaf: NodeId::ROOT, shape: 1, preemptible: true, run_time_ms: None };
+        let (own, other) = (JobId::new("own"), JobId::new("other"));
+        let mut verdicts = Verdicts::default();
+        verdicts.join(&own, class);
+        verdicts.join(&other, class);
+        verdicts.tell_class(class, &Waiting::new(Reason::InsufficientQuota, "used 3 of 4"));
+        verdicts.take_told(0, |_| false);
+        verdicts.tell_own(&own, Some(class), Waiting::new(Reason::Backoff, "gave up"));
+        verdicts.tell_class(class, &Waiting::new(Reason::MaxJobs, "3 of 3"));
+        verdicts.take_told(100_000, |_| false);
+        let reason = |verdicts: &Verdicts, id: &JobId| verdicts.get(id).map(|told| told.reason);
+        assert_eq!(reason(&verdicts, &other), Some(Reason::MaxJobs));
+        assert_eq!(reason(&verdicts, &own), Some(Reason::Backoff));
+        verdicts.end_own(|_| true);
+        assert_eq!(reason(&verdicts, &own), Some(Reason::MaxJobs));
     }
 }

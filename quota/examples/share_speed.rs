@@ -1,6 +1,8 @@
 //! Prints what fair-share preemption costs: 10,000 jobs of mixed sizes, priorities and run times in 20 leaves of one
 //! tree, played on a virtual clock. Fixed inputs; run with `--release`. `share_speed 2000` takes fewer jobs.
 
+mod loads;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -10,8 +12,8 @@ use fleet_quota::{
     ClusterName, JobId, NodeSpec, Outcome, Places, PlanLimits, Planner, QuotaTree, WaitingJob,
 };
 use fleet_resources::Resources;
+use loads::{Draw, LEAVES};
 
-const LEAVES: u64 = 20;
 const CORES: i64 = 400;
 
 /// One cluster that is a number of free cores.
@@ -72,25 +74,14 @@ fn tree() -> Arc<QuotaTree> {
     Arc::new(QuotaTree::build(&root).expect("the tree above is valid").0)
 }
 
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 fn jobs(count: u64) -> Vec<(WaitingJob, i64)> {
-    let (tree, mut draw, mut at_ms) = (tree(), Draw(0x9e37_79b9_7f4a_7c15), 0);
+    let (tree, mut draw, mut at_ms) = (tree(), Draw::new(), 0);
     let leaves: Vec<_> = tree.leaves().collect();
     let job = |n: u64| {
         at_ms += draw.below(8_000) as i64;
-        let cores = [1, 1, 2, 4, 8, 16][draw.below(6) as usize];
-        let leaf = leaves[(draw.below(LEAVES) * draw.below(LEAVES) / LEAVES) as usize];
-        let run_ms = [60_000, 300_000, 900_000, 3_600_000][draw.below(4) as usize];
+        let cores = draw.of(&[1, 1, 2, 4, 8, 16]);
+        let leaf = leaves[draw.leaf() as usize];
+        let run_ms = draw.of(&[60_000, 300_000, 900_000, 3_600_000]);
         let name = format!("team/train-{n:05}");
         let job = WaitingJob {
             id: JobId::new(&name),

@@ -330,6 +330,20 @@ impl Ledger {
         ids.into_iter().flatten().filter_map(|(_, id)| self.job(id))
     }
 
+    /// The first of them, as long as their priority is one that is asked for.
+    pub(crate) fn preemptible_while<F: Fn(i64) -> bool>(
+        &self,
+        leaf: NodeId,
+        asked: F,
+    ) -> impl Iterator<Item = &AdmittedJob> + use<'_, F> {
+        let ids = self.preemptible.get(&leaf).into_iter().flatten();
+        ids.take_while(move |(priority, _)| asked(*priority)).filter_map(|(_, id)| self.job(id))
+    }
+
+    pub(crate) fn lowest_priority_in(&self, leaf: NodeId) -> Option<i64> {
+        self.preemptible.get(&leaf)?.first().map(|(priority, _)| *priority)
+    }
+
     /// The use of admitted jobs below the node, for every resource of the tree; the number of jobs is
     /// `kube-queue/max-jobs`.
     pub fn used(&self, node: NodeId) -> Resources {
@@ -360,6 +374,23 @@ impl Ledger {
         asked
             .into_iter()
             .all(|(r, amount)| self.used_at(node, *r).saturating_add(*amount) <= self.tree.min_at(node, *r))
+    }
+
+    /// The job is inside min where the other one is not: on its whole path, or up to where their paths meet. In one leaf
+    /// the other one would have to ask for more than the min.
+    pub(crate) fn goes_before(&self, job: (NodeId, &Request), other: (NodeId, &Request)) -> bool {
+        let (leaf, request) = job;
+        if leaf == other.0 {
+            let beyond = |(r, asked): &(usize, i64)| *r != JOBS && *asked > self.tree.min_at(leaf, *r);
+            return self.node_inside_min(leaf, request) && other.1.amounts.iter().any(beyond);
+        }
+        let side_inside = |(leaf, request): (NodeId, &Request), beside: NodeId| {
+            let mut side = self.tree.path_to_root(leaf).take_while(|node| !self.tree.is_below(beside, *node));
+            side.all(|node| self.node_inside_min(node, request))
+        };
+        side_inside(job, other.0)
+            && (!side_inside(other, leaf)
+                || (self.inside_min(leaf, request) && !self.inside_min(other.0, other.1)))
     }
 
     pub(crate) fn used_at(&self, node: NodeId, r: usize) -> i64 {

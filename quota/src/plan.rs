@@ -100,7 +100,7 @@ pub enum WaitReason {
     Protected { victim: JobId, until_ms: i64 },
     /// The victims of its preemption in `cluster` are ending.
     WaitingForVictims { cluster: ClusterName, victims: Vec<JobId> },
-    /// The job backs off.
+    /// The job backs off. As a decision: it gives up its preemption, because what its victims left is not enough.
     Backoff { until_ms: i64 },
 }
 

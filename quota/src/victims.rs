@@ -76,7 +76,7 @@ pub(crate) fn rule_out(
     let mut search = Search::new(ledger, places, preemptor, known, lineups);
     let lack = search.lack_of_quota()?;
     search.compute_rights();
-    let nowhere = Goal { cluster: ClusterName::new(""), preemptors: Vec::new(), gone: Vec::new() };
+    let nowhere = Goal::of(&ClusterName::new(""));
     search.next(&nowhere, &lack).is_none().then(|| search.without_result())
 }
 

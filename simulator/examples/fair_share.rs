@@ -1,6 +1,9 @@
 //! Prints what fair-share preemption costs in mode fast: 10,000 jobs in 20 leaves with four times the capacity asked
 //! for. Fixed inputs; run with `--release`. `fair_share 2000 mixed` takes fewer jobs and one of the loads.
 
+#[path = "../../quota/examples/loads/mod.rs"]
+mod loads;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
@@ -9,8 +12,8 @@ use std::time::Instant;
 use fleet_simulator::fast;
 use fleet_simulator::scenario::Scenario;
 use fleet_simulator::scenario::log::{Log, Record, Summary, What};
+use loads::{Draw, LEAVES};
 
-const LEAVES: u64 = 20;
 const NODES: i64 = 25;
 const CORES_OF_NODE: i64 = 16;
 
@@ -46,24 +49,9 @@ const LOADS: [Load; 4] = [
     Load { name: "at once", pause_ms: 1, cores: &[1, 2, 4], run_s: &[30, 60, 120, 300], priorities: 3 },
 ];
 
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn of(&mut self, values: &[i64]) -> i64 {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
-
 /// The scenario as text, and the cores of each job.
 fn scenario(load: &Load, count: u64) -> Result<(String, BTreeMap<String, i64>), std::fmt::Error> {
-    let mut draw = Draw(0x9e37_79b9_7f4a_7c15);
+    let mut draw = Draw::new();
     let (mut text, mut asked, mut at_ms) = (String::new(), BTreeMap::new(), 0);
     writeln!(
         text,
@@ -83,8 +71,7 @@ fn scenario(load: &Load, count: u64) -> Result<(String, BTreeMap<String, i64>), 
     for n in 0..count {
         at_ms += draw.below(load.pause_ms);
         let cores = draw.of(load.cores);
-        // Low leaves have more jobs.
-        let leaf = draw.below(LEAVES) * draw.below(LEAVES) / LEAVES;
+        let leaf = draw.leaf();
         let run_s = draw.of(load.run_s);
         let priority = draw.below(load.priorities) as i64 - 1;
         writeln!(

@@ -57,7 +57,12 @@ impl Planner {
             self.quota = Some(quota);
             self.act(found, no_place, now_ms, &mut plan);
         }
-        plan.told = self.verdicts.take_told(now_ms);
+        if let Some(quota) = &self.quota {
+            self.verdicts.end_own(|id| quota.is_candidate(id));
+        }
+        let jobs = &self.jobs;
+        let is_blocked = |id: &JobId| jobs.get(id).is_some_and(|entry| entry.job.blocked.is_some());
+        plan.told = self.verdicts.take_told(now_ms, is_blocked);
         plan.wake_ms = earliest(plan.wake_ms, self.verdicts.next_sweep_ms());
         plan
     }
@@ -94,37 +99,18 @@ impl Planner {
             match outcome {
                 Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
                 Outcome::Take(take) => evict(&job, take, plan),
-                Outcome::Claim(claim) => {
-                    let start = match claim.start_ms {
-                        Some(at) => format!("in about {} s", (at - now_ms).max(0) / 1000),
-                        None => format!(
-                            "when enough jobs there have ended, or gives the claim up in {} s",
-                            (claim.until_ms - now_ms).max(0) / 1000
-                        ),
-                    };
-                    let message = format!(
-                        "holds a claim on {}: others have passed it for {} s; capacity of {} is reserved for it and it \
-                         starts {start}",
-                        claim.cluster,
-                        (now_ms - claim.passed_since_ms).max(0) / 1000,
-                        claim.path
-                    );
-                    let reserved = UnitClaim::new(
-                        claim.cluster.as_str(),
-                        claim.since_ms,
-                        claim.start_ms,
-                        claim.until_ms,
-                    );
-                    let waiting = Waiting::new(Reason::Claimed, message);
-                    self.verdicts.tell(&job, Waiting { claim: Some(Box::new(reserved)), ..waiting });
-                }
+                Outcome::Claim(claim) => self.tell_claim(&job, &claim, now_ms),
                 Outcome::GiveUp(claim) => {
                     self.verdicts
                         .tell(&job, Waiting::new(Reason::ClaimGivenUp, given_up_text(&claim, now_ms)));
                     given_up.insert(job);
                 }
-                // The loss of its claim is reported first.
+                // The loss of its claim or preemption is reported first.
                 Outcome::Wait(_) if given_up.contains(&job) => {}
+                Outcome::Wait(WaitReason::Backoff { until_ms }) => {
+                    self.tell_own(&job, Waiting::new(Reason::Backoff, backoff_text(until_ms, now_ms)));
+                    given_up.insert(job);
+                }
                 Outcome::Wait(WaitReason::Quota(verdict)) => {
                     let verdict = told_apart(verdict, &unqueued);
                     self.explain(&job, WaitReason::Quota(verdict), now_ms, &mut no_place);
@@ -133,7 +119,7 @@ impl Planner {
             }
         }
         // A decision is reported when its kind changes; what a cluster lacks changes within one kind.
-        for (id, waiting) in no_place {
+        for (id, waiting) in no_place.into_iter().filter(|(id, _)| !given_up.contains(id)) {
             let told = self.verdicts.get(&id).map(|told| told.reason);
             let kept = matches!(
                 told,
@@ -145,11 +131,56 @@ impl Planner {
                 )
             );
             let class = self.jobs.get(&id).filter(|entry| entry.job.stand == Stand::Waits).map(|e| e.class);
-            let Some(class) = class.filter(|_| !kept) else { continue };
-            if let Some(class) = class {
-                self.verdicts.tell_class(class, &waiting);
+            if class.filter(|_| !kept).is_some() {
+                self.tell_equals(&id, &waiting);
+                self.verdicts.tell(&id, waiting);
             }
-            self.verdicts.tell(&id, waiting);
+        }
+    }
+
+    fn tell_claim(&mut self, job: &JobId, claim: &Claim, now_ms: i64) {
+        let start = match claim.start_ms {
+            Some(at) => format!("in about {} s", (at - now_ms).max(0) / 1000),
+            None => format!(
+                "when enough jobs there have ended, or gives the claim up in {} s",
+                (claim.until_ms - now_ms).max(0) / 1000
+            ),
+        };
+        let message = format!(
+            "holds a claim on {}: others have passed it for {} s; capacity of {} is reserved for it and it starts {start}",
+            claim.cluster,
+            (now_ms - claim.passed_since_ms).max(0) / 1000,
+            claim.path
+        );
+        let reserved = UnitClaim::new(claim.cluster.as_str(), claim.since_ms, claim.start_ms, claim.until_ms);
+        let waiting = Waiting::new(Reason::Claimed, message);
+        self.tell_own(job, Waiting { claim: Some(Box::new(reserved)), ..waiting });
+    }
+
+    fn tell_own(&mut self, job: &JobId, waiting: Waiting) {
+        let class = self.jobs.get(job).and_then(|entry| entry.class);
+        self.verdicts.tell_own(job, class, waiting);
+    }
+
+    /// Tells what stops the first job of a class to its equals. Where capacity of quota is free, and reserved or in no
+    /// cluster, to as many as it is enough for: the others wait for quota all the time.
+    fn tell_equals(&mut self, id: &JobId, waiting: &Waiting) {
+        let Some((entry, class)) = self.jobs.get(id).and_then(|entry| Some((entry, entry.class?))) else {
+            return;
+        };
+        let count = match (waiting.reason, self.quota.as_ref()) {
+            (Reason::NoClusterFits, Some(quota)) => quota.room_for(id),
+            (Reason::Claimed, Some(quota)) => {
+                quota.room_for(id).min(self.rooms.free_for(&entry.job.shape.total))
+            }
+            _ => usize::MAX,
+        };
+        let equals = self.quota.iter().flat_map(|quota| quota.equals(id)).take(count.max(1));
+        if count >= self.verdicts.told_in(class) {
+            self.verdicts.tell_class(class, waiting);
+        } else {
+            let first = equals.cloned().collect();
+            self.verdicts.tell_first(class, waiting, first);
         }
     }
 
@@ -233,7 +264,11 @@ impl Planner {
                     "it could preempt {victim}, which is protected for {} s more",
                     ((until_ms - now_ms).max(0) + 999) / 1000
                 );
-                self.verdicts.tell(id, Waiting::new(Reason::VictimProtected, message));
+                let waiting = Waiting::new(Reason::VictimProtected, message);
+                if let Some(class) = self.jobs.get(id).and_then(|entry| entry.class) {
+                    self.verdicts.tell_first(class, &waiting, BTreeSet::from([id.clone()]));
+                }
+                self.verdicts.tell(id, waiting);
                 return;
             }
             WaitReason::WaitingForVictims { cluster, victims } => {
@@ -244,14 +279,12 @@ impl Planner {
                     if victims.len() == 1 { "job" } else { "jobs" },
                     names.join(", ")
                 );
-                self.verdicts.tell(id, Waiting::new(Reason::WaitingForVictims, message));
+                self.tell_own(id, Waiting::new(Reason::WaitingForVictims, message));
                 return;
             }
             WaitReason::Backoff { .. } => return,
         };
-        if let Some(class) = self.jobs.get(id).and_then(|entry| entry.class) {
-            self.verdicts.tell_class(class, &waiting);
-        }
+        self.tell_equals(id, &waiting);
         self.verdicts.tell(id, waiting);
     }
 }
@@ -282,6 +315,13 @@ pub(super) fn reserved_for(quota: Option<&fleet_quota::Planner>, holder: &JobId)
         false => "whose victims are ending",
     };
     Waiting::new(Reason::Claimed, format!("capacity is reserved for {holder}, {why}"))
+}
+
+fn backoff_text(until_ms: i64, now_ms: i64) -> String {
+    format!(
+        "gave up its preemption: its victims have ended, and what they left is not enough; it is considered again in {} s",
+        ((until_ms - now_ms).max(0) + 999) / 1000
+    )
 }
 
 fn given_up_text(claim: &Claim, now_ms: i64) -> String {

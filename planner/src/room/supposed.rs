@@ -130,7 +130,7 @@ impl Supposed {
             }
             let Some(shape) = shape_of(&job.id) else { return false };
             self.fit = None;
-            let places = self.nodes.place(&shape.gang).ok();
+            let places = self.nodes.try_place(&shape.gang);
             self.standing.insert(job.id.clone(), Standing { number: job.shape, shape, places });
         }
         if let Some(fit) = self.fit {
@@ -152,7 +152,7 @@ impl Supposed {
         let nodes = &mut self.nodes;
         let mut nowhere = self.standing.values_mut().filter(|standing| standing.places.is_none());
         let fit = nowhere.all(|standing| {
-            standing.places = nodes.place(&standing.shape.gang).ok();
+            standing.places = nodes.try_place(&standing.shape.gang);
             standing.places.is_some()
         });
         fit || self.place_anew()
@@ -167,7 +167,7 @@ impl Supposed {
         }
         let mut fit = true;
         for standing in self.standing.values_mut() {
-            standing.places = self.nodes.place(&standing.shape.gang).ok();
+            standing.places = self.nodes.try_place(&standing.shape.gang);
             fit &= standing.places.is_some();
         }
         fit
@@ -175,6 +175,6 @@ impl Supposed {
 
     /// Whether one more gang fits.
     pub fn fits(&self, shape: &JobShape) -> bool {
-        self.nodes.find(&shape.gang).is_ok()
+        self.nodes.fits(&shape.gang)
     }
 }

@@ -66,6 +66,28 @@ impl Planner {
         self.watches.passed_since_ms(leaf, id)
     }
 
+    /// For how many jobs equal to this one its quota has capacity now, whatever else stops them.
+    pub fn room_for(&self, id: &JobId) -> usize {
+        let class = self.queues.class_of(id).and_then(|class| self.queues.class(class));
+        let Some(class) = class else { return 0 };
+        let tree = self.ledger.tree();
+        let rooms = tree.path_to_root(class.key.leaf).flat_map(|node| {
+            let firm = move |r: usize| match class.key.preemptible {
+                true => i64::MAX,
+                false => self.ledger.firm_room_at(node, r),
+            };
+            let amounts = class.request.amounts.iter();
+            amounts
+                .map(move |(r, asked)| self.ledger.room_at(node, *r).min(firm(*r)).max(0) / (*asked).max(1))
+        });
+        rooms.min().map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// Whether the job may start when its turn comes: it does not back off, and nothing is reserved for it.
+    pub fn is_candidate(&self, id: &JobId) -> bool {
+        self.queues.get(id).is_some() && !self.queues.is_aside(id) && !self.holds.of(id)
+    }
+
     /// Waiting jobs of the same leaf that are equal to this one for the planner, in order, this one included: what
     /// stops one stops all.
     pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {

@@ -286,13 +286,13 @@ impl Holds {
     }
 
     /// Claims that hold the visitor back. Not its own, nor younger claims than its own, nor claims that start after
-    /// it has ended. A borrower's claim does not hold back a job inside min in another leaf.
+    /// it has ended. A borrower's claim does not hold back a job that is inside min: that would take its min back and
+    /// evict others for the claim.
     fn claims_on<'h>(
         &'h self,
         ledger: &'h Ledger,
         visitor: &'h Visitor<'_>,
     ) -> impl Iterator<Item = &'h Claiming> {
-        let inside = !self.claims.is_empty() && ledger.inside_min(visitor.leaf, visitor.request);
         self.claims.values().filter(move |claim| {
             let own_is_older = visitor
                 .claim_since_ms
@@ -301,7 +301,7 @@ impl Holds {
             claim.job != *visitor.job
                 && !own_is_older
                 && !over
-                && (!inside || claim.leaf == visitor.leaf || ledger.inside_min(claim.leaf, &claim.request))
+                && !ledger.goes_before((visitor.leaf, visitor.request), (claim.leaf, &claim.request))
         })
     }
 

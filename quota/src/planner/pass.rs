@@ -11,7 +11,7 @@ use super::starts::{FRESH_MS, StartEnd, Started, evicted_key};
 use super::state::Planner;
 use crate::ledger::JobId;
 use crate::places::{ClusterName, Places};
-use crate::plan::{Decision, Outcome, Plan, PlanLimits};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits, WaitReason};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
 use crate::tree::NodeId;
 
@@ -85,8 +85,11 @@ impl Planner {
         }
         if over && !(open.contains(&cluster) && self.comes_by_itself(&job, &cluster, now_ms, places)) {
             // Its victims did not help: it must not preempt again at once.
+            let until_ms = now_ms.saturating_add(PREEMPTOR_PAUSE_MS);
             self.drop_holds(id);
-            self.back_off(id, now_ms.saturating_add(PREEMPTOR_PAUSE_MS));
+            self.back_off(id, until_ms);
+            let outcome = Outcome::Wait(WaitReason::Backoff { until_ms });
+            plan.decisions.push(Decision { job: id.clone(), leaf: job.leaf, outcome });
         }
     }
 

@@ -9,7 +9,7 @@ use super::state::Planner;
 use crate::ledger::{AdmittedJob, JobId, Ledger, State};
 use crate::places::{ClusterName, Places};
 use crate::plan::PlanLimits;
-use crate::queues::ClassId;
+use crate::queues::{ClassId, Queues, WaitingJob};
 use crate::tree::NodeId;
 use crate::victims::{Goal, Known, Lineups, Rights, Searched, rule_out, search};
 
@@ -105,18 +105,18 @@ impl Planner {
         round: &Round,
         places: &mut dyn Places,
     ) -> Option<Searched> {
-        let Some(job) = self.queues.get(id) else { return Some(Searched::default()) };
-        let request = self.ledger.tree().request(&job.request);
-        let holds = &self.holds;
-        let visitor = Visitor::of(job, &request, round.now_ms, holds);
+        let Self { ledger, queues, holds, .. } = self;
+        let Some(job) = queues.get(id) else { return Some(Searched::default()) };
+        let request = ledger.tree().request(&job.request);
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
-        let reclaims = Rights::reclaim(&self.ledger, job.leaf, &request);
+        let visitor = Visitor::of(job, &request, round.now_ms, holds);
+        let reclaims = Rights::reclaim(ledger, job.leaf, &request);
         // A reclaim inside min waits for no claim, but for those inside theirs.
         let two = reclaims && !holds.claims.is_empty();
-        let passes = if two { &[Claims::All, Claims::InsideMin][..] } else { &[Claims::All] };
-        let mut found = Searched::default();
-        for claims in passes.iter().copied() {
-            let kept = kept(&mut self.ledger, holds, &visitor, &ending, claims);
+        let tries = if two { &[Claims::All, Claims::InsideMin][..] } else { &[Claims::All] };
+        let mut first = None;
+        for claims in tries.iter().copied() {
+            let kept = kept(ledger, holds, &visitor, &ending, claims);
             let known = Known {
                 ending: &ending,
                 started: &self.started,
@@ -128,49 +128,77 @@ impl Planner {
                 now_ms: round.now_ms,
                 kept: &kept,
             };
-            let ruled_out =
-                (!two).then(|| rule_out(&mut self.ledger, places, job, known, &round.lineups)).flatten();
-            let ledger = &self.ledger;
-            let is_open = |cluster: &&ClusterName| {
-                holds.may_preempt_in(cluster) && (reclaims || !holds.is_claimed(ledger, &visitor, cluster))
-            };
-            let goals = |open: &[ClusterName]| -> Vec<Goal> {
-                let goal = |cluster: &ClusterName| {
-                    let (mut preemptors, mut gone) = holds.preemptors_in(cluster, Some(id));
-                    let (holders, waited) = holds.claims_in(ledger, &self.queues, &visitor, cluster, claims);
-                    preemptors.extend(holders);
-                    gone.extend(waited);
-                    Goal { cluster: cluster.clone(), preemptors, gone }
-                };
-                open.iter().filter(is_open).map(goal).collect()
-            };
-            if let Some(searched) = ruled_out {
-                // Without a cluster in which to start there is nothing to wait for.
-                let open = searched.again_ms.is_none()
-                    || round.lineups.open_to(places, job).iter().any(|cluster| is_open(&cluster));
-                let searched = if open { searched } else { Searched::default() };
-                #[cfg(test)]
-                {
-                    let goals = goals(&round.lineups.open_to(places, job));
-                    let whole = search(&mut self.ledger, places, job, known, &Lineups::default(), &goals);
-                    assert_eq!(whole, searched, "the whole search for {id} finds what was seen at a glance");
-                }
+            let quest = Quest { job, holds, queues, visitor: &visitor, reclaims, claims, known };
+            if !two && let Some(searched) = quest.at_a_glance(ledger, places, &round.lineups) {
                 return Some(searched);
             }
             if depth == Depth::Glance {
                 return None;
             }
-            let goals = goals(&round.lineups.open_to(places, job));
-            let searched = search(&mut self.ledger, places, job, known, &round.lineups, &goals);
+            let searched = quest.whole(ledger, places, &round.lineups);
             let takes = searched.found.as_ref().is_some_and(|found| !found.victims.is_empty());
-            if claims == Claims::All || takes {
-                found = searched;
+            if searched.found.is_some() && (claims == Claims::All || takes) {
+                return Some(searched);
             }
-            if found.found.is_some() {
-                break;
-            }
+            first.get_or_insert(searched);
         }
-        Some(found)
+        first
+    }
+}
+
+/// One search for the victims of a job, beside some of the claims.
+struct Quest<'q> {
+    job: &'q WaitingJob,
+    holds: &'q Holds,
+    queues: &'q Queues,
+    visitor: &'q Visitor<'q>,
+    /// It has a right by its min.
+    reclaims: bool,
+    claims: Claims,
+    known: Known<'q>,
+}
+
+impl<'q> Quest<'q> {
+    /// The result, if it is plain before a cluster is asked.
+    fn at_a_glance(
+        &self,
+        ledger: &mut Ledger,
+        places: &mut dyn Places,
+        lineups: &Lineups,
+    ) -> Option<Searched> {
+        let searched = rule_out(ledger, places, self.job, self.known, lineups)?;
+        // Without a cluster in which to start there is nothing to wait for.
+        let waits = searched.again_ms.is_none()
+            || lineups.open_to(places, self.job).iter().any(|cluster| self.is_open(ledger, cluster));
+        let searched = if waits { searched } else { Searched::default() };
+        #[cfg(test)]
+        assert_eq!(
+            self.whole(ledger, places, &Lineups::default()),
+            searched,
+            "the whole search for {} finds what was seen at a glance",
+            self.job.id
+        );
+        Some(searched)
+    }
+
+    fn whole(&self, ledger: &mut Ledger, places: &mut dyn Places, lineups: &Lineups) -> Searched {
+        let open = lineups.open_to(places, self.job);
+        let goals = open.iter().filter(|cluster| self.is_open(ledger, cluster));
+        let goals: Vec<Goal> = goals.map(|cluster| self.goal(ledger, cluster)).collect();
+        search(ledger, places, self.job, self.known, lineups, &goals)
+    }
+
+    /// In a cluster with a claim only a min preempts.
+    fn is_open(&self, ledger: &Ledger, cluster: &ClusterName) -> bool {
+        self.holds.may_preempt_in(cluster)
+            && (self.reclaims || !self.holds.is_claimed(ledger, self.visitor, cluster))
+    }
+
+    /// Beside the other preemptors of the cluster and the holders of its claims.
+    fn goal(&self, ledger: &Ledger, cluster: &ClusterName) -> Goal<'q> {
+        let (preemptors, gone) = self.holds.preemptors_in(cluster, Some(&self.job.id));
+        let (holders, waited) = self.holds.claims_in(ledger, self.queues, self.visitor, cluster, self.claims);
+        Goal { cluster: cluster.clone(), preemptors, gone, holders, waited }
     }
 }
 

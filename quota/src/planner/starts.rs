@@ -24,6 +24,12 @@ pub(crate) struct Started {
     pub end: StartEnd,
 }
 
+impl Started {
+    pub fn by_claim(&self) -> bool {
+        self.claim.is_some()
+    }
+}
+
 /// Whether a start may still be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartEnd {

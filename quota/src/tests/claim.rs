@@ -17,6 +17,27 @@ fn passed() -> Fleet {
     fleet
 }
 
+/// Beside what runs, `wide` waits and is passed by `small`: in a tree where claims are due at once, it claims east. Each job
+/// is a name, a leaf and cores.
+fn claiming(
+    tree: &str,
+    clusters: &str,
+    run: &[(&str, &str, i64)],
+    wide: (&str, &str, i64),
+    small: (&str, &str, i64),
+) -> Fleet {
+    let mut fleet = Fleet::new(tree, clusters);
+    for (id, path, cores) in run {
+        fleet.run(id, path, *cores, 0, "east");
+    }
+    fleet.submit(wide.0, wide.1, wide.2, 0);
+    fleet.plan();
+    fleet.submit(small.0, small.1, small.2, 0);
+    let said = fleet.plan();
+    assert_eq!(said, [format!("{} starts on east", small.0), format!("{} claims east", wide.0)]);
+    fleet
+}
+
 #[test]
 fn a_head_that_is_passed_for_too_long_gets_the_next_room() {
     let mut fleet = passed();
@@ -52,12 +73,8 @@ fn whoever_ends_before_the_claim_starts_may_go() {
 
 #[test]
 fn a_claim_keeps_quota_too() {
-    let mut fleet = Fleet::new("root 4-4; a 0-4 @max-bypass=0s; b 0-4", "east 100");
-    fleet.run("r1", "b", 3, 0, "east");
-    fleet.submit("big", "a", 4, 0);
-    fleet.plan();
-    fleet.submit("s1", "b", 1, 0);
-    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    let tree = "root 4-4; a 0-4 @max-bypass=0s; b 0-4";
+    let mut fleet = claiming(tree, "east 100", &[("r1", "b", 3)], ("big", "a", 4), ("s1", "b", 1));
     fleet.end("r1");
     fleet.submit("s2", "b", 1, 0);
     assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
@@ -67,12 +84,8 @@ fn a_claim_keeps_quota_too() {
 
 #[test]
 fn who_waits_for_a_claim_is_told_so_once() {
-    let mut fleet = Fleet::new("root 4-4; a 0-4 @max-bypass=0s; b 0-4; c 3-4", "east 100");
-    fleet.run("r1", "b", 3, 0, "east");
-    fleet.submit("big", "a", 4, 0);
-    fleet.plan();
-    fleet.submit("s1", "b", 1, 0);
-    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    let tree = "root 4-4; a 0-4 @max-bypass=0s; b 0-4; c 3-4";
+    let mut fleet = claiming(tree, "east 100", &[("r1", "b", 3)], ("big", "a", 4), ("s1", "b", 1));
     fleet.end("r1");
     fleet.submit("s2", "b", 2, 0);
     assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
@@ -87,12 +100,8 @@ fn who_waits_for_a_claim_is_told_so_once() {
 
 #[test]
 fn a_borrowers_claim_does_not_hold_back_who_is_inside_min() {
-    let mut fleet = Fleet::new("root 100-100; a 0-100 @max-bypass=0s; b 4-100", "east 4");
-    fleet.run("r1", "b", 2, 0, "east");
-    fleet.submit("big", "a", 4, 0);
-    fleet.plan();
-    fleet.submit("s1", "b", 1, 0);
-    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    let tree = "root 100-100; a 0-100 @max-bypass=0s; b 4-100";
+    let mut fleet = claiming(tree, "east 4", &[("r1", "b", 2)], ("big", "a", 4), ("s1", "b", 1));
     fleet.submit("s2", "b", 1, 0);
     assert_eq!(fleet.plan(), ["s2 starts on east"]);
 }
@@ -127,12 +136,7 @@ fn a_firm_job_above_its_min_claims_nothing_though_max_stops_it_first() {
 #[test]
 fn one_claim_a_leaf_and_older_claims_hold_back_younger_ones() {
     let text = "root 100-100; a 0-100 @max-bypass=0s; b 0-100 @max-bypass=0s; c 0-100 @max-bypass=1h";
-    let mut fleet = Fleet::new(text, "east 4");
-    fleet.run("r1", "c", 2, 0, "east");
-    fleet.submit("a1", "a", 4, 0);
-    fleet.plan();
-    fleet.submit("c1", "c", 1, 0);
-    assert_eq!(fleet.plan(), ["c1 starts on east", "a1 claims east"]);
+    let mut fleet = claiming(text, "east 4", &[("r1", "c", 2)], ("a1", "a", 4), ("c1", "c", 1));
     fleet.submit("b1", "b", 3, 0);
     fleet.submit("a2", "a", 1, 0);
     assert_eq!(fleet.plan_at(MINUTE), ["a2 waits: Claimed by a1", "b1 waits: NoPlace"]);
@@ -144,12 +148,8 @@ fn one_claim_a_leaf_and_older_claims_hold_back_younger_ones() {
 
 #[test]
 fn a_claim_holds_against_its_own_leaf_though_that_is_inside_min() {
-    let mut fleet = Fleet::new("root 4-4; a 4-4 @max-bypass=0s", "east 4");
-    fleet.run("s0", "a", 2, 0, "east");
-    fleet.submit("big", "a", 4, 0);
-    fleet.plan();
-    fleet.submit("s1", "a", 2, 0);
-    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    let tree = "root 4-4; a 4-4 @max-bypass=0s";
+    let mut fleet = claiming(tree, "east 4", &[("s0", "a", 2)], ("big", "a", 4), ("s1", "a", 2));
     fleet.end("s0");
     fleet.submit("s2", "a", 2, 0);
     assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
@@ -339,4 +339,35 @@ fn a_firm_head_that_waits_for_a_min_held_by_others_leaves_the_claim_to_the_next(
     fleet.plan();
     fleet.submit("s1", "b", 1, 0);
     assert_eq!(fleet.plan(), ["s1 starts on east", "wide claims east"]);
+}
+
+#[test]
+fn a_job_inside_its_min_evicts_nobody_while_capacity_is_kept_for_a_borrower() {
+    // The claim is one of a queue beside its own: the queue above is over its min, its own is not.
+    let beside = "root 28-28; p0 7-28; p2 10-28; p2/l4 4-28; p2/l5 6-19 @max-bypass=0s";
+    let run = [("other", "p0", 13), ("long", "p2/l5", 8)];
+    let mut fleet = claiming(beside, "east 56", &run, ("wide", "p2/l5", 8), ("s1", "p0", 2));
+    for id in ["one", "two", "three"] {
+        fleet.submit(id, "p2/l4", 1, 0);
+    }
+    assert_eq!(fleet.plan(), ["one starts on east", "three starts on east", "two starts on east"]);
+    // It is one of its own queue, and asks for more than its min.
+    let own = "root 12-12; a 4-12 @max-bypass=0s; b 0-12";
+    let mut fleet = claiming(own, "east 12", &[("r1", "b", 8)], ("wide", "a", 6), ("s1", "b", 1));
+    fleet.submit("small", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["small starts on east"]);
+}
+
+#[test]
+fn what_a_claim_waited_for_is_not_taken_back_by_those_that_it_held_back() {
+    let tree = "root 8-8; a 0-8 @max-bypass=0s; b 0-8";
+    let mut fleet = claiming(tree, "east 8", &[("r1", "b", 6)], ("wide", "a", 8), ("s1", "b", 1));
+    fleet.submit("urgent", "a", 8, 5);
+    fleet.plan();
+    fleet.end("r1");
+    fleet.end("s1");
+    let said = fleet.plan_at(1);
+    assert!(said.contains(&"wide starts on east".to_owned()), "{said:?}");
+    fleet.clusters.started.insert("wide".into(), 1);
+    assert_eq!(fleet.plan_at(10_000), [""; 0]);
 }

@@ -78,14 +78,26 @@ fn histories(count: usize) -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..count)
 }
 
+/// What a preemptor was promised.
+#[derive(Clone, Debug)]
+struct Promise {
+    cluster: ClusterName,
+    /// Victims that have not ended.
+    left: BTreeSet<JobId>,
+    /// The tree was edited since.
+    edited: bool,
+}
+
 struct World {
     fleet: Fleet,
     jobs: BTreeMap<JobId, WaitingJob>,
     leaves: BTreeMap<JobId, &'static str>,
     /// Asked to go, and not gone yet.
     victims: Vec<JobId>,
-    /// By preemptor, the victims it was promised.
-    promises: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// By preemptor.
+    promises: BTreeMap<JobId, Promise>,
+    /// Promises that ended in the last plan, and where the preemptor started; `None` if it gave up.
+    ended: Vec<(JobId, Promise, Option<ClusterName>)>,
     /// What was decided, for a reader of a failure.
     log: Vec<String>,
 }
@@ -98,6 +110,7 @@ impl World {
             leaves: BTreeMap::new(),
             victims: Vec::new(),
             promises: BTreeMap::new(),
+            ended: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -156,10 +169,11 @@ impl World {
                 let leaves = &self.leaves;
                 let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
                 planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
-                // Several promises that fitted beside each other may not under other bounds.
-                if self.promises.len() > 1 {
-                    self.promises.clear();
-                }
+                // A job that the tree could never admit now says so, and preempts for nothing no longer.
+                self.promises.retain(|id, promise| {
+                    promise.edited = true;
+                    planner.holds_room(id) || !matches!(planner.reason(id), Some(WaitReason::Quota(_)))
+                });
             }
         }
     }
@@ -170,8 +184,8 @@ impl World {
         if self.fleet.planner.ledger().job(id).is_some() {
             self.fleet.end(id.as_str());
         }
-        for victims in self.promises.values_mut() {
-            victims.remove(id);
+        for promise in self.promises.values_mut() {
+            promise.left.remove(id);
         }
     }
 
@@ -209,18 +223,25 @@ impl World {
         clusters.now_ms = *now_ms;
         let plan = planner.plan(*now_ms, limits, clusters);
         self.log.extend(plan.decisions.iter().map(|decision| format!("{now_ms}: {}", said(decision))));
-        for (id, _) in plan.admitted() {
+        self.ended.clear();
+        for (id, cluster) in plan.admitted() {
             clusters.started.insert(id.clone(), *now_ms);
             if let Some(run_ms) = self.jobs[id].run_time_ms {
                 clusters.ends.insert(id.clone(), *now_ms + run_ms);
             }
-            self.promises.remove(id);
+            let kept = self.promises.remove(id).map(|promise| (id.clone(), promise, Some(cluster.clone())));
+            self.ended.extend(kept);
+        }
+        let gives_up = |d: &&Decision| matches!(d.outcome, Outcome::Wait(WaitReason::Backoff { .. }));
+        for Decision { job, .. } in plan.decisions.iter().filter(gives_up) {
+            self.ended.extend(self.promises.remove(job).map(|promise| (job.clone(), promise, None)));
         }
         for (id, take) in plan.takes() {
             self.victims.extend(take.victims.iter().map(|victim| victim.job.clone()));
             let counted =
                 take.victims.iter().map(|victim| victim.job.clone()).chain(take.awaited.iter().cloned());
-            self.promises.insert(id.clone(), counted.collect());
+            let promise = Promise { cluster: take.cluster.clone(), left: counted.collect(), edited: false };
+            self.promises.insert(id.clone(), promise);
         }
         plan
     }
@@ -268,25 +289,31 @@ proptest! {
         }
     }
 
-    /// Once its victims have ended a preemptor starts, whatever else has happened in the meantime, unless the tree
-    /// was edited so that it no longer may.
+    /// Who is evicted is evicted for one who then starts, at once when all victims have ended, whatever else has happened in
+    /// the meantime: in that cluster, unless other victims that it counts on are still ending there. Only after an edit of
+    /// the tree may the preemptor give up instead, and says so.
     #[test]
     fn nobody_is_evicted_for_nothing(events in histories(60)) {
         let mut world = World::new();
         for event in &events {
             world.play(event, PlanLimits::default(), &mut |world, _| {
-                let planner = &world.fleet.planner;
-                let due = world.promises.iter().filter(|(_, victims)| victims.is_empty()).map(|(id, _)| id.clone());
-                for id in due.collect::<Vec<_>>() {
-                    let Some(job) = planner.queues().get(&id) else { continue };
-                    let stopped = planner.ledger().check(job.leaf, &job.request, job.preemptible).is_err();
-                    if stopped && edited(&events) {
-                        world.promises.remove(&id);
-                        continue;
+                for (id, promise, cluster) in &world.ended {
+                    match cluster {
+                        Some(cluster) if *cluster == promise.cluster => {}
+                        // Where its victims were, others are still ending on whom it counts.
+                        Some(_) => {
+                            let job = &world.jobs[id];
+                            let fits = world.fleet.clusters.fits_without(&[job], &promise.cluster, &[]);
+                            prop_assert!(!fits, "{} starts elsewhere\n{}", id, world.log.join("\n"));
+                        }
+                        None => prop_assert!(promise.edited, "{} gives up\n{}", id, world.log.join("\n")),
                     }
-                    // A preemptor may count on what others take as well.
-                    prop_assert!(planner.ending_jobs().next().is_some(),
-                        "{} preempted, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
+                }
+                let planner = &world.fleet.planner;
+                // A preemptor may count on what others take as well.
+                if planner.ending_jobs().next().is_none() {
+                    let due = world.promises.iter().find(|(_, promise)| promise.left.is_empty());
+                    prop_assert!(due.is_none(), "{:?} waits: {:?}\n{}", due, due.map(|(id, _)| planner.reason(id)), world.log.join("\n"));
                 }
                 Ok(())
             })?;
@@ -396,8 +423,4 @@ proptest! {
             }
         }
     }
-}
-
-fn edited(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::Edit(_)))
 }

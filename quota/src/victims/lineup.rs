@@ -34,6 +34,8 @@ pub(crate) struct Standing {
     pub lost_work_ms: i64,
     /// It was started at the present time: whether this can be taken back.
     pub just_started: Option<StartEnd>,
+    /// That start was what a claim waited for.
+    pub by_claim: bool,
     /// It has to run so long before it is preempted by priority or by share, and how much of that is left.
     pub min_ms: i64,
     pub min_left_ms: i64,
@@ -57,7 +59,8 @@ pub(crate) struct Times<'t> {
 impl Standing {
     pub fn of(ledger: &Ledger, places: &dyn Places, times: Times, job: &AdmittedJob) -> Self {
         let tree = ledger.tree();
-        let just_started = times.started.get(&job.id).map(|started| started.end);
+        let started = times.started.get(&job.id);
+        let just_started = started.map(|started| started.end);
         let min_ms = run_before_next_ms(job.preemptions).max(tree.node(job.leaf).min_runtime_ms);
         let asks = min_ms > 0 && just_started.is_none();
         Self {
@@ -65,6 +68,7 @@ impl Standing {
             request: tree.request(&job.request),
             lost_work_ms: places.lost_work_ms(&job.id),
             just_started,
+            by_claim: started.is_some_and(Started::by_claim),
             min_ms,
             min_left_ms: if asks { min_ms.saturating_sub(places.ran_ms(&job.id)) } else { 0 },
             fresh_since_ms: times.fresh.get(&job.id).copied(),

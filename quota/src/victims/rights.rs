@@ -25,7 +25,9 @@ impl Rights {
 
     /// From its own leaf: whether there is a candidate.
     pub fn within(ledger: &Ledger, leaf: NodeId, priority: i64, enqueued_at_ms: i64) -> bool {
-        candidates_within(ledger, leaf, priority, enqueued_at_ms).next().is_some()
+        // Most leaves have none, and this is asked of every class that waits.
+        ledger.lowest_priority_in(leaf).is_some_and(|lowest| lowest <= priority)
+            && candidates_within(ledger, leaf, priority, enqueued_at_ms).next().is_some()
     }
 }
 
@@ -44,12 +46,10 @@ fn candidates_within(
     age: i64,
 ) -> impl Iterator<Item = &AdmittedJob> + use<'_> {
     let within = attribute(ledger.tree(), leaf, WITHIN);
-    let jobs = ledger.preemptible_in(leaf).take_while(move |job| job.priority <= priority);
-    jobs.filter(move |job| match within {
-        "Never" => false,
-        "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,
-        _ => job.priority < priority,
-    })
+    let (never, newer) = (within == "Never", within == "LowerOrNewerEqualPriority");
+    let jobs = ledger
+        .preemptible_while(leaf, move |other| !never && (other < priority || (newer && other == priority)));
+    jobs.filter(move |job| job.priority < priority || job.enqueued_at_ms > age)
 }
 
 /// The node lends its own min to any job below it.

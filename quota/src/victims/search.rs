@@ -52,6 +52,17 @@ pub(crate) struct Goal<'g> {
     /// Preemptors that already count on places there, and their victims.
     pub preemptors: Vec<&'g WaitingJob>,
     pub gone: Vec<JobId>,
+    /// Holders of claims there, and the jobs whose ends these wait for.
+    pub holders: Vec<&'g WaitingJob>,
+    pub waited: Vec<JobId>,
+}
+
+impl Goal<'_> {
+    /// A cluster where nothing is reserved.
+    pub fn of(cluster: &ClusterName) -> Self {
+        let (preemptors, holders) = (Vec::new(), Vec::new());
+        Self { cluster: cluster.clone(), preemptors, gone: Vec::new(), holders, waited: Vec::new() }
+    }
 }
 
 /// What a search knows besides ledger and places.
@@ -235,10 +246,20 @@ impl<'s> Search<'s> {
         Lack { places: true, short, ..Lack::default() }
     }
 
+    /// What a claim waits for is not there yet: the preemptor must fit without that, and later beside the holder.
     pub fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
         let mut jobs = goal.preemptors.clone();
         jobs.push(self.preemptor);
-        self.places.will_fit_without(&jobs, &goal.cluster, gone)
+        if !self.places.will_fit_without(&jobs, &goal.cluster, gone) {
+            return false;
+        }
+        if goal.holders.is_empty() {
+            return true;
+        }
+        jobs.pop();
+        jobs.extend(goal.holders.iter().copied().chain([self.preemptor]));
+        let gone: Vec<JobId> = gone.iter().chain(&goal.waited).cloned().collect();
+        self.places.will_fit_without(&jobs, &goal.cluster, &gone)
     }
 
     /// Resources that the preemptor requests.

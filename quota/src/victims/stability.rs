@@ -164,7 +164,7 @@ impl Search<'_> {
         let cluster = ClusterName::new(AnyPlace::NAME);
         let mut search = Search::new(self.ledger, &mut places, &back, self.known, &lineups);
         search.compute_rights();
-        let goal = Goal { cluster, preemptors: Vec::new(), gone: Vec::new() };
+        let goal = Goal::of(&cluster);
         let lack = Lack { places: true, short: search.asked(), ..Lack::default() };
         if search.next(&goal, &lack).is_some() {
             return true;
@@ -198,10 +198,10 @@ impl Search<'_> {
         if short.is_some() {
             return false;
         }
-        let left = own.iter().chain(then.gone).map(|job| &job.id).chain(&then.goal.gone);
-        let left: Vec<JobId> = left.cloned().collect();
+        let left = own.iter().chain(then.gone).map(|job| &job.id);
+        let left: Vec<JobId> = left.chain(&then.goal.gone).chain(&then.goal.waited).cloned().collect();
         let mut jobs = then.goal.preemptors.clone();
-        jobs.extend([self.preemptor, back]);
+        jobs.extend(then.goal.holders.iter().copied().chain([self.preemptor, back]));
         self.places.will_fit_without(&jobs, &then.goal.cluster, &left)
     }
 }

@@ -30,8 +30,9 @@ impl Search<'_> {
 
     /// Until when the job has not yet run long enough to be preempted by priority or by share.
     fn protected_until_ms(&self, job: &Standing) -> Option<i64> {
-        // The start of the present time can be taken back.
-        if job.just_started.is_some() {
+        // The start of the present time can be taken back. What a claim has waited for is not for those that the claim
+        // has held back.
+        if job.just_started.is_some() && !job.by_claim {
             return None;
         }
         let left_ms = job.min_left_ms.max(self.fresh_for_ms(job));

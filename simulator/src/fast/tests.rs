@@ -303,3 +303,25 @@ proptest! {
         prop_assert_eq!(bytes(&text), bytes(&text));
     }
 }
+
+/// A wide job claims while equal jobs wait: what is free grows from 1 to 7 before it starts.
+#[test]
+fn equal_jobs_are_told_of_a_claim_only_as_far_as_capacity_is_free() {
+    let children =
+        "{name: a, namespaces: [a], attributes: {fleet.dev/max-bypass: 10s}}, {name: b, namespaces: [b]}";
+    let mut events: String = (0..10)
+        .map(|n| job_line(0, &format!("b-first{n}"), 1, &format!(", runtime: {}s", 60 + 40 * n)))
+        .collect();
+    events += &job_line(5, "a-wide", 8, ", runtime: 50s");
+    events +=
+        &(0..60).map(|n| job_line(20, &format!("b-then{n:02}"), 1, ", runtime: 900s")).collect::<String>();
+    let (summary, records) = run_text(&format!("until: 500s\n{}", one_cluster(10, 10, children, &events)));
+    assert!(summary.violations.is_empty(), "{:?}", summary.violations);
+    assert!(records.iter().any(|record| &*record.job == "a/a-wide" && record.what.event() == "Started"));
+    let pending = records.iter().filter(|record| {
+        let claimed = matches!(&record.what, What::Pending { reason, .. } if reason == "Claimed");
+        claimed && record.job.starts_with("b/b-then")
+    });
+    let count = pending.count();
+    assert!((1..=8).contains(&count), "{count} of 60 are told that capacity is free and reserved");
+}
