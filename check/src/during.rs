@@ -105,7 +105,9 @@ impl Lasting {
 /// The pods of one gang of one run.
 #[derive(Debug, Default)]
 pub(super) struct Gang {
+    /// Pods with a node, and those of them that leave.
     bound: i64,
+    leaving: i64,
     size: i64,
     /// It was whole once, or a pod of it has ended: what is missing was lost since.
     was_whole: bool,
@@ -119,11 +121,13 @@ impl Gang {
         self.size = size;
         self.made.insert(pod.uid.clone());
         self.bound += i64::from(pod.node.is_some());
+        self.leaving += i64::from(pod.node.is_some() && pod.leaves);
         self.was_whole |= self.bound >= self.size || pod.has_ended();
     }
 
     pub fn remove(&mut self, pod: &Pod) {
         self.bound -= i64::from(pod.gang.is_some() && pod.node.is_some());
+        self.leaving -= i64::from(pod.gang.is_some() && pod.node.is_some() && pod.leaves);
     }
 
     /// 2: a pod is bound, and there were never as many pods as it needs.
@@ -136,10 +140,10 @@ impl Gang {
         early.then(|| broken(2, what()))
     }
 
-    /// 2: some pods are bound, and fewer than it needs.
+    /// 2: some pods are bound to stay, and fewer than it needs.
     pub fn wrong(&self, of: &Pod) -> Option<Violation> {
-        let half = self.bound > 0 && self.bound < self.size && !self.was_whole;
-        let (bound, size) = (self.bound, self.size);
+        let (bound, size) = (self.bound - self.leaving, self.size);
+        let half = bound > 0 && bound < size && !self.was_whole;
         let what = || format!("gang of {} in {}: {bound} of {size} pods are bound", of.job, of.cluster);
         half.then(|| broken(2, what()))
     }

@@ -42,6 +42,8 @@ pub struct Pod {
     pub run: String,
     pub is_job: bool,
     pub node: Option<String>,
+    /// It is being deleted: it ends after its grace, and its gang waits for another pod.
+    pub leaves: bool,
     pub phase: String,
     /// Name and size of the gang.
     pub gang: Option<(String, i64)>,
@@ -71,6 +73,7 @@ impl Pod {
             run: text(&owner["uid"]),
             is_job: owner["kind"].as_str().is_some_and(|kind| JOB_KINDS.contains(&kind)),
             node: pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_string),
+            leaves: !meta["deletionTimestamp"].is_null(),
             phase: text(&pod["status"]["phase"]),
             gang,
             watched: pod["spec"]["initContainers"]

@@ -111,21 +111,22 @@ fn several_runs(snapshot: &Snapshot) -> Vec<Violation> {
     several.map(|(job, runs)| broken(1, format!("{job} has pods of several runs: {runs:?}"))).collect()
 }
 
-/// 2: of a gang's pods none is bound, or as many as it needs. A gang of which a pod has ended was whole, and
-/// may have lost pods since.
+/// 2: of a gang's pods none is bound to stay, or as many as it needs are bound. A gang of which a pod has ended was
+/// whole, and may have lost pods since.
 fn half_bound(pods: &[Pod]) -> Vec<Violation> {
     let ended: BTreeSet<&str> =
         pods.iter().filter(|pod| pod.has_ended()).map(|pod| pod.run.as_str()).collect();
-    let mut gangs: BTreeMap<(&str, &str), (i64, i64)> = BTreeMap::new();
+    let mut gangs: BTreeMap<(&str, &str), (i64, i64, bool)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| !ended.contains(pod.run.as_str())) {
         if let Some((_, needs)) = &pod.gang {
-            let (bound, size) = gangs.entry((&pod.cluster, &pod.run)).or_default();
+            let (bound, size, stays) = gangs.entry((&pod.cluster, &pod.run)).or_default();
             *bound += i64::from(pod.node.is_some());
             *size = *needs;
+            *stays |= pod.node.is_some() && !pod.leaves;
         }
     }
-    let half = gangs.into_iter().filter(|(_, (bound, size))| *bound > 0 && bound < size);
-    let say = |((cluster, run), (bound, size)): ((&str, &str), (i64, i64))| {
+    let half = gangs.into_iter().filter(|(_, (bound, size, stays))| *stays && bound < size);
+    let say = |((cluster, run), (bound, size, _)): ((&str, &str), (i64, i64, bool))| {
         let name = pods.iter().find(|pod| pod.run == run).map_or("", |pod| &pod.job);
         broken(2, format!("gang of {name} in {cluster}: {bound} of {size} pods are bound"))
     };

@@ -92,7 +92,13 @@ fn at_rest_gangs_are_whole_and_holds_have_jobs() {
         Pod::read("east", &pod("a-1", "run-1", Some("n1"), "Running")),
     ];
     assert_eq!(check_at_rest(&snapshot), []);
-    snapshot.pods[1].node = None;
+    // The one that leaves is replaced; alone it is no gang any more.
+    snapshot.pods[1].leaves = true;
+    assert_eq!(check_at_rest(&snapshot), []);
+    (snapshot.pods[0].node, snapshot.pods[1].leaves) = (None, true);
+    assert_eq!(check_at_rest(&snapshot), []);
+    snapshot.pods.swap(0, 1);
+    snapshot.pods[0].leaves = false;
     snapshot.holds = vec![("west".to_string(), hold)];
     let found: Vec<u8> = check_at_rest(&snapshot).iter().map(|violation| violation.invariant).collect();
     assert_eq!(found, [2, 5]);

@@ -335,6 +335,38 @@ fn a_gang_may_be_half_bound_for_a_moment() {
     check(changes(20_000), &[found]);
 }
 
+/// It was suspended while its pods were bound, and goes on while one of them still ends.
+#[test]
+fn a_pod_that_ends_is_not_half_of_its_gang() {
+    let changes = |leaves: bool| {
+        let unbound = |uid: &str, at: u64| {
+            let mut pod = pod("r", at, 1);
+            pod["metadata"]["uid"] = uid.into();
+            pod["spec"]["nodeName"] = Value::Null;
+            pod
+        };
+        let mut ends = pod("r", 0, 1);
+        if leaves {
+            ends["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z".into();
+        }
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (2, east(unbound("r-1", 1))),
+            (3, east(pod("r", 0, 1))),
+            (4, gone(east(unbound("r-1", 1)))),
+            (5, east(ends)),
+            (2_000, east(unbound("later", 1))),
+            (25_000, gone(east(pod("r", 0, 1)))),
+            (25_001, east(unbound("last", 0))),
+        ]
+    };
+    check(changes(true), &[]);
+    let found =
+        "invariant 2: gang of PyTorchJob team-a/r in east: 1 of 2 pods are bound, for longer than 10 s";
+    check(changes(false), &[found]);
+}
+
 #[test]
 fn no_pod_of_a_gang_is_bound_before_all_exist() {
     let changes = |second_at_ms| {
