@@ -72,6 +72,11 @@ impl LeafState {
         }
     }
 
+    /// All who lose the leaf if another gets it.
+    pub(crate) fn holders(self) -> impl Iterator<Item = Holder> {
+        [self.occupant(), self.reserver()].into_iter().flatten()
+    }
+
     /// The group that reserved it.
     pub(crate) fn reserver(self) -> Option<Holder> {
         match self {

@@ -9,27 +9,16 @@ use crate::{
     leaf::LeafState,
     reason::{Refusal, WaitCause, WaitReason},
     request::{self, Asker, Checked, GroupNeed, GroupRequest},
-    search::{Filter, NEWCOMER, Pass, Pick, Search},
+    search::{Filter, Found, NEWCOMER, Pass, Search, reprieve},
     state::State,
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
-
-/// Most victims for which a search without them is tried.
-const REPRIEVES: usize = 16;
 
 /// A chain and cluster to search, with the group's needs there.
 pub(crate) struct Target {
     pub chain: ChainNo,
     pub cluster: ClusterNo,
     pub need: GroupNeed,
-}
-
-/// The result of a search.
-pub(crate) struct Found {
-    pub chain: ChainNo,
-    pub picks: Vec<Pick>,
-    pub binds: Vec<(crate::topology::SlotNo, crate::topology::CellNo)>,
-    pub lazy: Vec<GroupNo>,
 }
 
 impl Cells {
@@ -95,7 +84,7 @@ impl Cells {
         let mut search =
             Search::new(&self.topology, &mut self.state, &self.groups, filter, asker, place, pass, now_ms);
         let mark = search.mark();
-        let found = search.run(&target.need).then(|| take_found(&mut search, Vec::new()));
+        let found = search.run(&target.need).then(|| Found::new(&search, Vec::new()));
         search.roll_back(mark);
         let found = match found {
             Some(found) if pass == Pass::Preempt => {
@@ -215,54 +204,6 @@ pub(crate) fn passes(asker: Asker) -> &'static [Pass] {
     if asker.priority >= 0 { &[Pass::Free, Pass::Preempt] } else { &[Pass::Free] }
 }
 
-fn take_found(search: &mut Search<'_>, lazy: Vec<GroupNo>) -> Found {
-    let picks = search.picks.clone();
-    let mut binds: Vec<_> = picks
-        .iter()
-        .filter_map(|pick| pick.slot)
-        .filter_map(|slot| Some((slot, search.state.slot_cell(slot)?)))
-        .collect();
-    binds.sort_unstable();
-    binds.dedup();
-    Found { chain: search.chain, picks, binds, lazy }
-}
-
-/// Guaranteed groups that have or reserve what was picked.
-fn displaced(found: &Found) -> BTreeSet<GroupNo> {
-    let was = found.picks.iter().flat_map(|pick| &pick.was);
-    let holders = was.flat_map(|was| [was.occupant(), was.reserver()]).flatten();
-    let guaranteed = holders.filter(|holder| holder.guaranteed() && holder.group != NEWCOMER);
-    guaranteed.map(|holder| holder.group).collect()
-}
-
-/// Victims that prove unnecessary are kept: the search is repeated with all of them but one, the most valuable first, and
-/// with nobody else. Each pod takes the cheapest victims for itself, which are not the
-/// fewest for all.
-fn reprieve(search: &mut Search<'_>, need: &GroupNeed, mut found: Found) -> Found {
-    let mut victims: Vec<GroupNo> = displaced(&found).into_iter().collect();
-    if victims.len() < 2 {
-        return found;
-    }
-    let value = |group: &GroupNo| {
-        let priority = search.groups.get(*group).map(|group| group.priority);
-        (priority, search.lost_work(*group), *group)
-    };
-    victims.sort_by_key(|group| std::cmp::Reverse(value(group)));
-    for victim in victims.into_iter().take(REPRIEVES) {
-        let before = displaced(&found);
-        if !before.contains(&victim) {
-            continue;
-        }
-        search.victims = Some(before.iter().copied().filter(|group| *group != victim).collect());
-        let mark = search.mark();
-        let fewer = search.run(need).then(|| take_found(search, Vec::new()));
-        search.roll_back(mark);
-        found = fewer.unwrap_or(found);
-    }
-    search.victims = Some(displaced(&found));
-    found
-}
-
 /// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound
 /// to other cells if there are any.
 fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
@@ -295,7 +236,7 @@ fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
         search.pass = pass;
         let tried = search.mark();
         if search.run(need) {
-            better = Some(take_found(search, lazy));
+            better = Some(Found::new(search, lazy));
             break;
         }
         search.roll_back(tried);

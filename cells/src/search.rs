@@ -10,7 +10,10 @@ mod fresh;
 mod options;
 mod pick;
 mod preempt;
+mod spare;
 mod within;
+
+pub(crate) use spare::{Found, reprieve};
 
 use std::collections::BTreeSet;
 
@@ -183,6 +186,7 @@ impl<'a> Search<'a> {
     pub(crate) fn run(&mut self, need: &GroupNeed) -> bool {
         let pods = u32::try_from(count_pods(need)).unwrap_or(u32::MAX);
         self.steps = pods.saturating_mul(4).saturating_add(SPARE_STEPS);
+        self.exhausted = false;
         let region = match self.asker.pin.and_then(|pin| self.state.slot_cell(pin)) {
             Some(cell) => Region::Within(cell),
             None => Region::Whole,
@@ -302,8 +306,7 @@ impl<'a> Search<'a> {
         self.picks[from..]
             .iter()
             .flat_map(|pick| &pick.was)
-            .flat_map(|was| [was.occupant(), was.reserver()])
-            .flatten()
+            .flat_map(|was| was.holders())
             .map(|holder| holder.group)
             .filter(|group| *group != NEWCOMER)
             .collect()

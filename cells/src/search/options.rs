@@ -4,10 +4,9 @@ use std::{cell::OnceCell, collections::BTreeSet, ops::Bound};
 
 use super::{
     Choice, Pass, Region, Search,
-    pick::{Loss, NO_LOSS, pick},
+    pick::{Losers, Loss, NO_LOSS, pick},
 };
 use crate::{
-    group::GroupState,
     request::Need,
     topology::{CellNo, ClusterNo, GroupNo, LeafNo, Level, SlotNo},
 };
@@ -28,12 +27,12 @@ impl Search<'_> {
     }
 
     /// Whether a leaf is available without preemption in the VC; the opportunistic group that would be evicted.
-    pub(super) fn available(&self, leaf: LeafNo) -> Option<Option<GroupNo>> {
+    pub(super) fn available(&self, leaf: LeafNo) -> Option<Losers> {
         let given_twice = |group| crate::faults::leaf_given_twice() && group != super::NEWCOMER;
         match self.state.leaf(leaf).holder() {
-            None => Some(None),
-            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some(Some(holder.group)),
-            Some(holder) => given_twice(holder.group).then_some(Some(holder.group)),
+            None => Some([None, None]),
+            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some([Some(holder.group), None]),
+            Some(holder) => given_twice(holder.group).then_some([Some(holder.group), None]),
         }
     }
 
@@ -42,21 +41,24 @@ impl Search<'_> {
         &self,
         view: CellNo,
         need: &Need,
-        available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
+        available: impl Fn(LeafNo) -> Option<Losers>,
     ) -> Option<Vec<LeafNo>> {
         let taken = OnceCell::new();
-        let loss = |group| self.loss(group, taken.get_or_init(|| self.displaced(0)));
+        let loss = |victims: &[GroupNo]| self.loss(victims, taken.get_or_init(|| self.displaced(0)));
         pick(self.topology, view, need.cells, need.level, available, loss)
     }
 
-    /// What an eviction loses; nothing if the group has to go anyhow.
-    fn loss(&self, group: GroupNo, taken: &BTreeSet<GroupNo>) -> Loss {
-        match self.groups.get(group) {
-            Some(of) if of.state != GroupState::BeingPreempted && !taken.contains(&group) => {
-                (of.priority, self.lost_work(group), 1)
-            }
-            _ => NO_LOSS,
-        }
+    /// What evictions lose, of groups that do not have to go anyhow.
+    fn loss(&self, victims: &[GroupNo], taken: &BTreeSet<GroupNo>) -> Loss {
+        let gone = |group: GroupNo| taken.contains(&group) || victims.contains(&group);
+        let spared =
+            victims.iter().filter(|group| !taken.contains(group) && !self.goes_anyhow(**group, gone));
+        spared.filter_map(|group| Some((group, self.groups.get(*group)?))).fold(
+            NO_LOSS,
+            |sum, (group, of)| {
+                (sum.0.max(of.priority), sum.1.saturating_add(self.lost_work(*group)), sum.2 + 1)
+            },
+        )
     }
 
     /// Free leaves that a group of this kind sees in a cell.

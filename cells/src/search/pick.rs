@@ -12,10 +12,12 @@ pub(crate) const NO_LOSS: Loss = (i16::MIN, 0, 0);
 /// Groups of which all sets of victims are compared; of more, cheap ones are added until they are enough.
 const COMPARED: usize = 6;
 
-/// A group that could lose leaves: what it loses, how many they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Who would lose a leaf that is available: the group on it, and the one that reserved it.
+pub(crate) type Losers = [Option<GroupNo>; 2];
+
+/// A group that could lose leaves, and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Loser {
-    loss: Loss,
     group: GroupNo,
     leaves: u32,
 }
@@ -36,15 +38,15 @@ struct Picked {
     shape: Vec<(Level, u32)>,
 }
 
-/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf is available, and which group would lose
-/// it; `loss`, what it loses.
+/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf is available, and which groups would lose
+/// it; `loss`, what groups lose together.
 pub(crate) fn pick(
     topology: &Topology,
     view: CellNo,
     cells: u32,
     unit: Level,
-    available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
-    loss: impl Fn(GroupNo) -> Loss,
+    available: impl Fn(LeafNo) -> Option<Losers>,
+    loss: impl Fn(&[GroupNo]) -> Loss,
 ) -> Option<Vec<LeafNo>> {
     let mut tree = Tree { topology, view, unit, units: Vec::new() };
     tree.units = tree.count(|leaf| available(leaf).is_some());
@@ -54,7 +56,7 @@ pub(crate) fn pick(
     let best = tree.pick(cells, &tree.units);
     let mut leaves = best.leaves;
     if tree.units[0] > cells {
-        let (free, losers) = losers(topology, view, &available, loss);
+        let (free, losers) = losers(topology, view, &available);
         let missing = (leaves.len() as u32).saturating_sub(free);
         // Only leaves of these victims and free ones; none if that is a worse choice for the pod.
         let only = |victims: &[Loser]| {
@@ -62,14 +64,15 @@ pub(crate) fn pick(
                 return None;
             }
             let goes = |loser: GroupNo| victims.iter().any(|victim| victim.group == loser);
-            let usable = tree.count(|leaf| available(leaf).is_some_and(|loser| loser.is_none_or(goes)));
+            let usable =
+                tree.count(|leaf| available(leaf).is_some_and(|of| of.into_iter().flatten().all(goes)));
             let picked = (usable[0] >= cells).then(|| tree.pick(cells, &usable))?;
             (picked.shape == best.shape).then_some(picked.leaves)
         };
         let cheapest = match losers.len() {
             0 => None,
-            1..=COMPARED => of_all_sets(&losers, only),
-            _ => by_adding(losers, only),
+            1..=COMPARED => of_all_sets(&losers, loss, only),
+            _ => by_adding(losers, loss, only),
         };
         leaves = cheapest.unwrap_or(leaves);
     }
@@ -81,40 +84,48 @@ pub(crate) fn pick(
 fn losers(
     topology: &Topology,
     view: CellNo,
-    available: impl Fn(LeafNo) -> Option<Option<GroupNo>>,
-    loss: impl Fn(GroupNo) -> Loss,
+    available: impl Fn(LeafNo) -> Option<Losers>,
 ) -> (u32, Vec<Loser>) {
     let (mut free, mut losers): (u32, Vec<Loser>) = (0, Vec::new());
-    for loser in topology.leaves_of(view).filter_map(available) {
-        let Some(group) = loser else {
-            free += 1;
-            continue;
-        };
-        match losers.iter_mut().find(|known| known.group == group) {
-            Some(known) => known.leaves += 1,
-            None => losers.push(Loser { loss: loss(group), group, leaves: 1 }),
+    for of in topology.leaves_of(view).filter_map(available) {
+        free += u32::from(of == [None, None]);
+        for group in of.into_iter().flatten() {
+            match losers.iter_mut().find(|known| known.group == group) {
+                Some(known) => known.leaves += 1,
+                None => losers.push(Loser { group, leaves: 1 }),
+            }
         }
     }
     (free, losers)
 }
 
+fn groups(losers: &[Loser]) -> Vec<GroupNo> {
+    losers.iter().map(|loser| loser.group).collect()
+}
+
 /// Tries every set of victims, the cheapest first.
-fn of_all_sets(losers: &[Loser], only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
-    let members = |set: u32| losers.iter().enumerate().filter(move |(at, _)| set & (1 << at) != 0);
-    let together = |all: Loss, one: Loss| (all.0.max(one.0), all.1.saturating_add(one.1), all.2 + one.2);
-    let mut sets: Vec<(Loss, u32)> = (0..1_u32 << losers.len())
-        .map(|set| (members(set).map(|(_, loser)| loser.loss).fold(NO_LOSS, together), set))
-        .collect();
+fn of_all_sets(
+    losers: &[Loser],
+    loss: impl Fn(&[GroupNo]) -> Loss,
+    only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>,
+) -> Option<Vec<LeafNo>> {
+    let members = |set: u32| -> Vec<Loser> {
+        let members = losers.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
+        members.map(|(_, loser)| *loser).collect()
+    };
+    let mut sets: Vec<(Loss, u32)> =
+        (0..1_u32 << losers.len()).map(|set| (loss(&groups(&members(set))), set)).collect();
     sets.sort_unstable();
-    sets.into_iter().find_map(|(_, set)| {
-        let victims: Vec<Loser> = members(set).map(|(_, loser)| *loser).collect();
-        only(&victims)
-    })
+    sets.into_iter().find_map(|(_, set)| only(&members(set)))
 }
 
 /// Adds the cheapest victims until they are enough, then keeps those that prove unnecessary, the dearest first.
-fn by_adding(mut losers: Vec<Loser>, only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>) -> Option<Vec<LeafNo>> {
-    losers.sort_unstable();
+fn by_adding(
+    mut losers: Vec<Loser>,
+    loss: impl Fn(&[GroupNo]) -> Loss,
+    only: impl Fn(&[Loser]) -> Option<Vec<LeafNo>>,
+) -> Option<Vec<LeafNo>> {
+    losers.sort_by_cached_key(|loser| (loss(&[loser.group]), loser.group));
     let enough = (0..=losers.len()).find(|number| only(&losers[..*number]).is_some())?;
     let mut victims = losers[..enough].to_vec();
     for loser in losers[..enough].iter().rev() {

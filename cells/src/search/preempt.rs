@@ -1,23 +1,25 @@
 //! Places for a pod by preemption of groups with a lower priority in the same VC: lowest priority first, then the
 //! least lost work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Choice, Region, Search, pick::Loss};
+use super::{
+    Choice, Region, Search,
+    pick::{Losers, Loss},
+};
 use crate::{
     group::GroupState,
-    leaf::Holder,
+    leaf::{Holder, LeafState},
     request::Need,
     topology::{CellNo, GroupNo, LeafNo, SlotNo},
 };
 
 impl Search<'_> {
-    /// Whether a leaf is available, by preemption if necessary; the group that loses it.
-    pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<Option<GroupNo>> {
-        match self.state.leaf(leaf).holder() {
-            None => Some(None),
-            Some(holder) => (self.guaranteed() && self.may_preempt(holder)).then_some(Some(holder.group)),
-        }
+    /// Whether a leaf is available, by preemption if necessary; the groups that lose it.
+    pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<Losers> {
+        let state = self.state.leaf(leaf);
+        let may = state.holders().all(|holder| self.guaranteed() && self.may_preempt(holder));
+        may.then(|| [state.occupant(), state.reserver()].map(|holder| Some(holder?.group)))
     }
 
     fn may_preempt(&self, holder: Holder) -> bool {
@@ -69,42 +71,38 @@ impl Search<'_> {
 
     /// The cheapest victims that free enough leaves in a view; none if no victims do.
     fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Loss, Vec<GroupNo>)> {
-        let mut room = 0;
-        let mut groups: Vec<(GroupNo, i16, u32)> = Vec::new();
-        for leaf in self.topology.leaves_of(view) {
-            match self.state.leaf(leaf).holder() {
-                Some(holder) if holder.guaranteed() => {
-                    if !self.may_preempt(holder) {
-                        continue;
-                    }
-                    match groups.iter_mut().find(|(group, _, _)| *group == holder.group) {
-                        Some((_, _, leaves)) => *leaves += 1,
-                        None => groups.push((holder.group, holder.priority, 1)),
-                    }
-                }
-                _ => room += 1,
-            }
+        // Of each leaf, the guaranteed groups that lose it.
+        let mut leaves: Vec<Losers> = Vec::new();
+        let mut groups: BTreeMap<GroupNo, i16> = BTreeMap::new();
+        for leaf in self.topology.leaves_of(view).filter(|leaf| self.preemptible(*leaf).is_some()) {
+            let state = self.state.leaf(leaf);
+            let losers =
+                [state.occupant(), state.reserver()].map(|holder| holder.filter(|of| of.guaranteed()));
+            groups.extend(losers.iter().flatten().map(|holder| (holder.group, holder.priority)));
+            leaves.push(losers.map(|holder| Some(holder?.group)));
         }
-        if room + groups.iter().map(|(_, _, leaves)| leaves).sum::<u32>() < need.leaves {
+        if (leaves.len() as u32) < need.leaves {
             return None;
         }
         let mut order: Vec<_> = groups
             .into_iter()
-            .map(|(group, priority, leaves)| {
+            .map(|(group, priority)| {
                 let lazy = self.groups.get(group).is_some_and(|group| group.request.lazy_preemption_enable);
-                (!taken.contains(&group), priority, !lazy, self.lost_work(group), group, leaves)
+                let new = !taken.contains(&group) && !self.goes_anyhow(group, |by| taken.contains(&by));
+                (new, priority, !lazy, self.lost_work(group), group)
             })
             .collect();
         order.sort_unstable();
         // Victims are added from the cheapest on until enough leaves are free.
         let mut victims = Vec::new();
         let (mut highest, mut lost, mut number) = (i16::MIN, 0_i64, 0);
-        for (new, priority, _, work, group, leaves) in order {
+        for (new, priority, _, work, group) in order {
             victims.push(group);
-            room += leaves;
             if new {
                 (highest, lost, number) = (highest.max(priority), lost.saturating_add(work), number + 1);
             }
+            let freed = |losers: &&Losers| losers.iter().flatten().all(|loser| victims.contains(loser));
+            let room = leaves.iter().filter(freed).count() as u32;
             if room >= need.leaves && (need.level == 1 || self.pick_from(view, need, &victims).is_some()) {
                 return Some(((highest, lost, number), victims));
             }
@@ -135,17 +133,31 @@ impl Search<'_> {
 
     /// Picks leaves of a view, without those of guaranteed groups that are not victims.
     fn pick_from(&self, view: CellNo, need: &Need, victims: &[GroupNo]) -> Option<Vec<LeafNo>> {
-        self.pick_of(view, need, |leaf| match self.state.leaf(leaf).holder() {
-            Some(holder) if holder.guaranteed() && !victims.contains(&holder.group) => None,
-            _ => self.preemptible(leaf),
+        let goes = |holder: Holder| !holder.guaranteed() || victims.contains(&holder.group);
+        self.pick_of(view, need, |leaf| {
+            self.state.leaf(leaf).holders().all(goes).then(|| self.preemptible(leaf)).flatten()
         })
     }
 
     /// Work that an eviction of the group would lose now; none if it is ending already or only waits.
     pub(crate) fn lost_work(&self, group: GroupNo) -> i64 {
         match self.groups.get(group) {
-            Some(group) if group.state == GroupState::Allocated => group.lost_work(self.now_ms),
+            Some(of) if of.state != GroupState::Preempting && !self.goes_anyhow(group, |_| false) => {
+                of.lost_work(self.now_ms)
+            }
             _ => 0,
         }
+    }
+
+    /// Whether a group is being preempted by another that does not lose its reservation.
+    pub(super) fn goes_anyhow(&self, group: GroupNo, loses: impl Fn(GroupNo) -> bool) -> bool {
+        let stays = |by: Holder| by.group != super::NEWCOMER && !loses(by.group);
+        let reserved = |leaf: LeafNo| match self.state.leaf(leaf) {
+            LeafState::Reserving { victim, by } => victim.group == group && stays(by),
+            LeafState::Free | LeafState::Used(_) | LeafState::Reserved(_) => false,
+        };
+        // The state of the group is as it was before the search.
+        let preempted = self.groups.get(group).filter(|of| of.state == GroupState::BeingPreempted);
+        preempted.is_some_and(|of| of.leaves().any(reserved))
     }
 }

@@ -8,17 +8,26 @@ use history::run;
 
 use crate::faults::{self, Fault};
 
+/// Broken histories that a failure shows.
+const SHOWN: usize = 5;
+
 fn run_all(seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        if let Err(broken) = run(seed) {
-            panic!("seed {seed}: {broken}");
-        }
-    }
+    let mut broken = seeds.filter_map(|seed| Some(format!("seed {seed}: {}", run(seed).err()?)));
+    let first: Vec<String> = broken.by_ref().take(SHOWN).collect();
+    assert!(first.is_empty(), "{} histories break a law: {}", first.len() + broken.count(), first.join("\n"));
 }
 
 #[test]
 fn laws_hold_over_histories() {
     run_all(0..400);
+}
+
+/// A pod took a leaf with a victim though a reserved one would do; a gang displaced one group too many.
+#[test]
+fn laws_hold_over_histories_that_once_broke_them() {
+    for seed in [1_034_009, 1_001_260] {
+        run_all(seed..seed + 1);
+    }
 }
 
 #[test]
