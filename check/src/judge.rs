@@ -377,7 +377,9 @@ impl Judge {
         let mut found = Vec::new();
         if has_succeeded(object) {
             let first = self.succeeded.entry(binding.clone()).or_insert_with(|| run.clone());
-            if *first != run && !self.given_up(&run.binding, self.succeeded[&binding].epoch) {
+            // The end of a lost cluster's run may be seen late: what counts is that the earlier run was given up.
+            let earlier = first.epoch.min(run.epoch);
+            if *first != run && !self.given_up(&binding, earlier) {
                 let first = &self.succeeded[&binding];
                 let what = format!(
                     "{} succeeded in {} as epoch {} and ran again in {} as epoch {}",

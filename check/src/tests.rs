@@ -62,6 +62,27 @@ fn one_run_after_the_other_is_fine_two_at_once_are_not() {
     check(vec![in_cluster("east", first(), false), over, in_cluster("west", second(), false)], &[]);
 }
 
+/// The run of a lost cluster that ended there unheard, and whose agent says so after the next run has ended.
+#[test]
+fn a_job_succeeds_once_but_for_runs_that_were_given_up() {
+    let run = |epoch: i64| {
+        json!({"kind": "PyTorchJob", "metadata": {"name": "a", "namespace": "default", "uid": format!("run-{epoch}"),
+            "labels": {"fleet.dev/binding-uid": "b"}, "annotations": {"fleet.dev/epoch": epoch.to_string()}},
+            "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}})
+    };
+    let given_up = |epochs: &[i64]| {
+        let mut known = binding("b", true, true);
+        known["status"]["attempts"] = epochs.iter().map(|epoch| json!({"epoch": epoch})).collect();
+        on_hub(known)
+    };
+    let (first, second) = (|| in_cluster("east", run(1), false), || in_cluster("west", run(2), false));
+    check(vec![given_up(&[1]), first(), second()], &[]);
+    check(vec![given_up(&[1]), second(), first()], &[]);
+    check(vec![given_up(&[]), first(), second()], &[4]);
+    check(vec![given_up(&[]), second(), first()], &[4]);
+    check(vec![given_up(&[2]), first(), second()], &[4]);
+}
+
 #[test]
 fn a_node_holds_what_it_has() {
     let one = in_cluster("east", pod("a-0", "run-1", Some("n0"), "Running"), false);
