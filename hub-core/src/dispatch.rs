@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use fleet_api::{Work, binding as wire, names};
 use fleet_policies::{
+    WorkloadKind,
     reason::Reason,
     workload::{self, Outcome},
 };
@@ -202,9 +203,15 @@ fn tell_wait(
     }
     patch_binding_status(entry, &known, &desired, step);
     tell_of_refusal(entry, waiting, step, now);
+    if entry.workload == WorkloadKind::Deployment {
+        let mut status = object.value["status"].clone();
+        workload::between_runs(entry.workload, &mut status, waiting.reason.as_str(), &rfc3339(now));
+        patch_object_status(world, entry, object, &status, step);
+    }
     if entry.workload.is_job() {
         let mut status = object.value["status"].clone();
         let time = rfc3339(now);
+        between_runs(entry, &mut status, now);
         if entry.workload.is_kubeflow() {
             workload::created_condition(
                 &mut status,
@@ -212,7 +219,6 @@ fn tell_wait(
                 &entry.object.spec.resource.name,
                 &time,
             );
-            between_runs(entry, &mut status, now);
             let told = queued.then_some((waiting.reason.as_str(), waiting.message.as_str()));
             workload::queuing_condition(&mut status, told, &time);
         }

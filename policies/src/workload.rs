@@ -4,6 +4,7 @@
 //! counts as absent. So a broken object becomes a job with a reason, and never a panic.
 
 mod aggregate;
+mod between;
 mod check;
 mod components;
 mod conditions;
@@ -15,6 +16,7 @@ mod run;
 use serde::{Deserialize, Serialize};
 
 pub use aggregate::{aggregate, withhold_end};
+pub use between::between_runs;
 pub use check::check;
 pub use components::{
     Component, PODS_MAX, PodRequirements, WorkloadError, components, most, pod_templates, template_requests,

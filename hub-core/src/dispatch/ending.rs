@@ -166,26 +166,9 @@ pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: 
     true
 }
 
-/// Between two runs a job is neither failed nor running: the status of the last run is removed.
+/// Between two runs a job is neither failed nor running: what the last run reported is removed.
 pub(super) fn between_runs(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
-    let given_up = entry.object.status.as_ref().is_some_and(|status| !status.attempts.is_empty());
-    if !given_up || entry.is_finished() || !entry.workload.is_kubeflow() {
-        return;
-    }
-    let Some(conditions) = status["conditions"].as_array_mut() else { return };
-    conditions.retain(|c| c["type"] != "Failed" && c["type"] != "Running");
-    if !conditions.iter().any(|c| c["type"] == "Restarting") {
-        let time = rfc3339(now);
-        conditions.push(json!({
-            "type": "Restarting",
-            "status": "True",
-            "reason": Reason::ApplicationFailure.as_str(),
-            "message": "the run was evicted and the job is placed again",
-            "lastUpdateTime": time,
-            "lastTransitionTime": time,
-        }));
-    }
-    if let Some(fields) = status.as_object_mut() {
-        fields.remove("replicaStatuses");
-    }
+    let attempts = entry.object.status.as_ref().map_or(&[][..], |status| &status.attempts);
+    let Some(last) = attempts.last().filter(|_| !entry.is_finished()) else { return };
+    workload::between_runs(entry.workload, status, &last.reason, &rfc3339(now));
 }
