@@ -3,7 +3,7 @@
 //!
 //! The intent is a taint on the Cluster; the controller does the work, whether or not this command waits.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
 use jiff::Timestamp;
@@ -21,11 +21,22 @@ use fleet_console::table::Table;
 
 pub async fn run(hub: &Hub, args: &DrainArgs) -> anyhow::Result<Answer> {
     let mut whole = Answer::default();
-    for name in &args.clusters {
-        let one = match one(hub, name, args).await {
+    let mut absent = BTreeSet::new();
+    for (name, step) in steps(&args.clusters, args.dry_run) {
+        if absent.contains(name) {
+            continue;
+        }
+        let done = match step {
+            Step::Close => cordon::set(hub, name, "cordoned", &[], &[(CORDON_TAINT, "NoSchedule")])
+                .await
+                .map(|_| Answer::default()),
+            Step::Drain => one(hub, name, args).await,
+        };
+        let one = match done {
             Ok(one) => one,
             Err(error) => {
                 whole.fail(format!("error: {error:#}"));
+                absent.insert(name);
                 continue;
             }
         };
@@ -34,6 +45,19 @@ pub async fn run(hub: &Hub, args: &DrainArgs) -> anyhow::Result<Answer> {
         whole.failed |= one.failed;
     }
     Ok(whole)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Close,
+    Drain,
+}
+
+/// All are closed before the first one is drained: none of them takes the jobs of another, which would be evicted twice.
+fn steps(names: &[String], dry_run: bool) -> impl Iterator<Item = (&str, Step)> {
+    let several = names.len() > 1 && !dry_run;
+    let closed = names.iter().filter(move |_| several).map(|name| (name.as_str(), Step::Close));
+    closed.chain(names.iter().map(|name| (name.as_str(), Step::Drain)))
 }
 
 async fn one(hub: &Hub, name: &str, args: &DrainArgs) -> anyhow::Result<Answer> {
@@ -116,6 +140,18 @@ mod tests {
                 "replicas": 2, "epoch": 1, "clusters": [{"name": "east"}]},
             "status": {"run": run}}))
         .expect("a binding")
+    }
+
+    #[test]
+    fn several_clusters_are_all_closed_before_the_first_is_drained() {
+        let names = ["east".to_string(), "north".to_string()];
+        let steps_of = |names: &[String], dry_run| {
+            let all = steps(names, dry_run).map(|(name, step)| format!("{step:?} {name}"));
+            all.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(steps_of(&names, false), "Close east, Close north, Drain east, Drain north");
+        assert_eq!(steps_of(&names, true), "Drain east, Drain north");
+        assert_eq!(steps_of(&names[..1], false), "Drain east");
     }
 
     #[test]

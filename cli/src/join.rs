@@ -376,16 +376,21 @@ async fn clean_member(connect: &Connect, name: &str, args: &UnjoinArgs) -> anyho
         None => {
             let (origin, kubeconfig) = connect.kubeconfig()?;
             if !kubeconfig.contexts.iter().any(|context| context.name == name) {
-                return Ok(Cleaned::NotReached(format!(
-                    "cluster({name}): not reached from here; `kubectl delete namespace {MEMBER_NAMESPACE}` there ends its agent, and \
-                     `fleet unjoin {name} --member-kubeconfig FILE` removes the rest\n"
-                )));
+                return Ok(Cleaned::NotReached(not_reached(name)));
             }
             (origin, kubeconfig, Some(name))
         }
     };
     let (member, _) = connect::server(name, &origin, kubeconfig, context).await?;
     Ok(Cleaned::Lines(install::remove(&member, READER).await?))
+}
+
+fn not_reached(name: &str) -> String {
+    format!(
+        "cluster({name}): not reached from here; `kubectl delete namespace {MEMBER_NAMESPACE}` there ends its agent, and \
+         `fleet unjoin {name} --member-kubeconfig FILE` removes the rest. The agent of a member of `fleet up` is in that \
+         program, which lets the cluster join again when it starts anew\n"
+    )
 }
 
 /// Ends every job of a dead cluster, and prints the outcome of each.
@@ -537,6 +542,11 @@ mod tests {
     use fleet_api::ClusterSpec;
 
     use super::*;
+
+    #[test]
+    fn who_unjoins_a_member_of_fleet_up_is_told_that_it_comes_back() {
+        assert!(not_reached("west").contains("`fleet up`"), "{}", not_reached("west"));
+    }
 
     #[test]
     fn a_confirmation_takes_over_what_is_proposed_and_nothing_else() {

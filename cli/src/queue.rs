@@ -171,7 +171,7 @@ fn add(
     depth: usize,
     units: &[QueueUnit],
 ) {
-    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+    let path = fleet_views::path_of(&node.name, parent);
     let below = format!("{path}/");
     let mut waiting = 0;
     let mut running = 0;

@@ -63,9 +63,9 @@ fn queue(line: &QueueUse, end_ms: i64) -> Markup {
     path.push_str(&format!("H1000V{CHART}Z"));
     html! {
         figure {
-            figcaption { b { (line.queue) } ", at most " (line.most) " GPUs" }
+            figcaption { b { (line.queue) } ", peak " (line.most) " GPUs" }
             svg class="use" viewBox={ "0 0 1000 " (CHART) } preserveAspectRatio="none" role="img"
-                aria-label={ (line.queue) ": GPUs in use over time, at most " (line.most) } {
+                aria-label={ (line.queue) ": GPUs in use over time, peak " (line.most) } {
                 rect.track width="1000" height=(CHART) {}
                 path.own d=(path) {}
             }
@@ -124,6 +124,6 @@ mod tests {
         let page = page("a <run>", &recorder.charts(), "<i>story</i>");
         assert!(!page.contains("<script") && !page.contains("<i>") && !page.contains("root/<b>"), "{page}");
         assert!(!page.contains("href=") && !page.contains("src=") && !page.contains("url("), "{page}");
-        assert!(page.contains("0:00:01 to 0:01:01: Preempted") && page.contains("at most 8 GPUs"), "{page}");
+        assert!(page.contains("0:00:01 to 0:01:01: Preempted") && page.contains("peak 8 GPUs"), "{page}");
     }
 }

@@ -5,12 +5,14 @@
 
 use std::borrow::Borrow;
 
-use fleet_api::{Cluster, convert};
+use fleet_api::{Cluster, binding::AggregatedStatusItem, convert};
 use fleet_hub_core::{binding::BindingEntry, cluster};
 pub use fleet_pages::shown::ClusterVerdict;
-use fleet_placement::{NodeShape, fits_shapes_empty, fits_sum, free_sum, place_on_shapes};
+use fleet_placement::{
+    Gang, GangComponent, NodeShape, fits_shapes_empty, fits_sum, free_sum, place_on_shapes,
+};
 use fleet_planner::unfit_text;
-use fleet_policies::affinity;
+use fleet_policies::{affinity, reason::Reason};
 use kube::ResourceExt;
 
 /// A verdict for each cluster, and for each one that the policy names and that has not joined. None for a job that has
@@ -58,10 +60,16 @@ pub fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     if !status.api_enablements.is_empty() && !status.api_enablements.contains(&kind) {
         return say(false, unfit_text(None));
     }
-    if !entry.is_gang() {
-        return say(true, "is open to the object".to_string());
+    if let Some(refused) = refused_by(entry, &name) {
+        return say(false, refused);
     }
     let shapes: Vec<NodeShape> = convert::placement_shapes(&status.node_shapes);
+    if !entry.is_gang() {
+        return match room_for_one(&shapes, &entry.gang) {
+            Ok(()) => say(true, "is open to the object".to_string()),
+            Err(why) => say(false, format!("is open to the object, but has no room for one replica: {why}")),
+        };
+    }
     if status.reservation == Some(false) {
         return match fits_sum(&free_sum(&shapes), &entry.gang) {
             Ok(()) => say(true, "the sum of free resources covers the job".to_string()),
@@ -78,6 +86,88 @@ pub fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
             say(false, format!("{}; it could not hold the job even if empty", refusal.sentence()))
         }
     }
+}
+
+/// What kept the last run out of the cluster, if the cluster refused the object.
+fn refused_by(entry: &BindingEntry, cluster: &str) -> Option<String> {
+    let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
+    let last = attempts.max_by_key(|attempt| attempt.epoch).filter(|last| last.cluster == cluster)?;
+    let refusals = [Reason::NameTaken, Reason::NotPermitted];
+    refusals
+        .iter()
+        .any(|reason| last.reason == reason.as_str())
+        .then(|| format!("refused the object in run {}: {}: {}", last.epoch, last.reason, last.message))
+}
+
+/// Whether one pod of each component fits; that is all that an object without a gang needs to begin.
+fn room_for_one(shapes: &[NodeShape], gang: &Gang) -> Result<(), String> {
+    if gang.components.is_empty() || shapes.is_empty() {
+        return Ok(());
+    }
+    for component in gang.components.iter().filter(|component| component.replicas > 0) {
+        let one = GangComponent::whole(&component.name, 1, component.shape.clone());
+        if let Err(refusal) = place_on_shapes(shapes, &Gang { components: vec![one] }) {
+            return Err(refusal.sentence());
+        }
+    }
+    Ok(())
+}
+
+/// What a member says of the job that was sent to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSaid {
+    pub reason: String,
+    /// Begins with the cluster.
+    pub message: String,
+    /// RFC 3339, if the member says it.
+    pub since: Option<String>,
+}
+
+/// Conditions that say that pods cannot be created: of jobs, and of Kubernetes' own workloads.
+const NOT_CREATED: [&str; 2] = ["FailedCreate", "ReplicaFailure"];
+
+/// Why a job that is in a cluster has not all its pods: the cluster refused the object, or the pods. `None` if there is
+/// nothing to say, and for a job that has ended.
+pub fn member_says(entry: &BindingEntry) -> Option<MemberSaid> {
+    let status = entry.object.status.as_ref().filter(|_| !entry.is_finished())?;
+    let here = |item: &&AggregatedStatusItem| {
+        entry.object.spec.clusters.iter().any(|target| target.name == item.cluster_name)
+    };
+    status.aggregated_status.iter().filter(here).find_map(|item| {
+        let say = |reason: &str, message: &str, since: Option<&str>| MemberSaid {
+            reason: reason.to_owned(),
+            message: format!("{}: {message}", item.cluster_name),
+            since: since.map(str::to_owned),
+        };
+        if let Some(refused) = item.applied_message.as_deref().filter(|_| !item.applied) {
+            return Some(say(Reason::SyncWorkFailed.as_str(), refused, None));
+        }
+        let state = &item.status["state"];
+        let of_state = state["reason"].as_str().filter(|reason| NOT_CREATED.contains(reason));
+        let of_state =
+            of_state.map(|reason| say(reason, state["message"].as_str().unwrap_or_default(), None));
+        let mut conditions = item.status["conditions"].as_array().into_iter().flatten();
+        let failed = conditions.find(|condition| {
+            condition["status"] == "True"
+                && condition["type"].as_str().is_some_and(|kind| NOT_CREATED.contains(&kind))
+        });
+        of_state.or_else(|| {
+            let failed = failed?;
+            let text = |field: &str| failed[field].as_str();
+            Some(say(
+                text("reason").unwrap_or(NOT_CREATED[0]),
+                text("message").unwrap_or_default(),
+                text("lastTransitionTime"),
+            ))
+        })
+    })
+}
+
+/// Whether the job suspends itself in its cluster: it has no pods, and keeps its places.
+pub fn is_suspended(entry: &BindingEntry) -> bool {
+    let items = entry.object.status.iter().flat_map(|status| &status.aggregated_status);
+    let mut conditions = items.flat_map(|item| item.status["conditions"].as_array().into_iter().flatten());
+    conditions.any(|condition| condition["type"] == "Suspended" && condition["status"] == "True")
 }
 
 /// `2 replicas`; objects without replicas are simply there.

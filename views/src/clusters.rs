@@ -70,7 +70,7 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
             if !fenced.is_empty() {
                 sentence = format!("{sentence} {fenced}").trim_start().to_owned();
             }
-            let here = || seen().filter(|job| job.cluster() == name);
+            let here = || seen().filter(|job| job.is_in(name));
             let mut moving = moving(known, sight, name, facts, lease);
             let more_moving = moving.len().saturating_sub(MOST_JOBS);
             moving.truncate(MOST_JOBS);
@@ -108,7 +108,7 @@ fn moving(
     let mut found = Vec::new();
     // Only such a cluster loses jobs that it still has: all jobs are looked at then.
     if is_lost || facts.draining {
-        let here = known.jobs().values().filter(|job| job.binding.end.is_none() && job.cluster() == cluster);
+        let here = known.jobs().values().filter(|job| job.binding.end.is_none() && job.is_in(cluster));
         for job in here.filter(|job| sight.jobs.has(job.namespace()) && job.binding.is_job) {
             let lost_s = job.binding.run.as_ref().and_then(|run| run.lost_since_s);
             let (why, state) = match (is_lost, lost_s) {
@@ -128,7 +128,7 @@ fn moving(
         }
     }
     let gone = known.most_evicted().filter(|job| matches!(job.state(), State::Waiting | State::Starting));
-    for job in gone.filter(|job| sight.jobs.has(job.namespace()) && job.cluster() != cluster) {
+    for job in gone.filter(|job| sight.jobs.has(job.namespace()) && !job.is_in(cluster)) {
         let last = job.binding.attempts.iter().max_by_key(|attempt| attempt.epoch);
         let Some(last) = last.filter(|last| last.cluster == cluster) else { continue };
         let state = match job.state() {
@@ -144,7 +144,7 @@ fn moving(
 fn fenced(known: &Known, sight: &Sight, cluster: &str) -> String {
     let is_fenced = |job: &&Job| {
         job.binding.end.is_none()
-            && job.cluster() == cluster
+            && job.is_in(cluster)
             && job.binding.run.as_ref().is_some_and(|run| run.lost_since_s.is_some())
     };
     // Only a cluster that is lost has any, and such a cluster is rare: all jobs are looked at then.

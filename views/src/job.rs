@@ -86,11 +86,23 @@ impl Job {
         self.unit.as_ref().map_or("", |unit| unit.queue.as_str())
     }
 
+    /// The first of its clusters; a gang has one.
     pub fn cluster(&self) -> &str {
         match &self.binding.end {
             Some(end) => &end.cluster,
             None => self.binding.clusters.first().map_or("", String::as_str),
         }
+    }
+
+    /// Where it is, or where it ended.
+    pub fn clusters(&self) -> impl Iterator<Item = &str> {
+        let end = self.binding.end.as_ref().map(|end| end.cluster.as_str());
+        let bound = self.binding.clusters.iter().filter(move |_| end.is_none()).map(String::as_str);
+        end.filter(|cluster| !cluster.is_empty()).into_iter().chain(bound)
+    }
+
+    pub fn is_in(&self, cluster: &str) -> bool {
+        self.clusters().any(|one| one == cluster)
     }
 
     pub fn gpus(&self) -> i64 {

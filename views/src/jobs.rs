@@ -126,7 +126,7 @@ impl JobQuery {
         };
         self.state.is_none_or(|state| job.state() == state)
             && (self.queue.is_empty() || in_queue())
-            && (self.cluster.is_empty() || job.cluster() == self.cluster)
+            && (self.cluster.is_empty() || job.is_in(&self.cluster))
             && (self.namespace.is_empty() || job.namespace() == self.namespace)
             && (self.kind.is_empty() || job.binding.kind == self.kind)
             && (self.reason.is_empty() || job.said().0 == self.reason)
@@ -154,7 +154,10 @@ pub struct JobRow {
     pub resource: String,
     pub state: State,
     pub queue: String,
+    /// The first of them.
     pub cluster: String,
+    /// Where it is, or where it ended; only objects that are no gangs are in several.
+    pub clusters: Vec<String>,
     /// Who submitted it, as its label says.
     pub user: String,
     /// The one that it names or has cells of; that of its queue is not repeated here.
@@ -194,6 +197,7 @@ pub fn job_row(job: &Job) -> JobRow {
         state: job.state(),
         queue: job.queue().to_owned(),
         cluster: job.cluster().to_owned(),
+        clusters: job.clusters().map(str::to_owned).collect(),
         user: binding.user.clone(),
         virtual_cluster: binding.virtual_cluster.clone(),
         priority: binding.priority,

@@ -334,7 +334,7 @@ impl Known {
 }
 
 fn add_virtual_clusters(node: &QuotaFacts, parent: &str, found: &mut BTreeMap<String, String>) {
-    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+    let path = crate::queues::path_of(&node.name, parent);
     for child in &node.children {
         add_virtual_clusters(child, &path, found);
     }

@@ -37,7 +37,7 @@ pub use job::{Job, State};
 pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
 pub use outlook::outlook;
-pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow, is_place, queue, queues};
+pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, ROOT, WaitingRow, is_place, path_of, queue, queues};
 pub use sight::{Namespaces, Sight};
 pub use timeline::{Span, SpanKind, Timeline, timeline};
 pub use virtual_clusters::{VirtualClusterRow, virtual_cluster, virtual_clusters};

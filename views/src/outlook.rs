@@ -6,7 +6,7 @@ use crate::{
     amounts,
     facts::QuotaFacts,
     known::Known,
-    queues::{QueueRow, queues},
+    queues::{QueueRow, ROOT, queues},
     sight::Sight,
 };
 
@@ -33,7 +33,7 @@ pub fn outlook(
         1 => format!("It would go to queue {}, where 1 job waits.", leaf.path),
         many => format!("It would go to queue {}, where {many} jobs wait.", leaf.path),
     }];
-    let mut at = Some((root, root.name.clone()));
+    let mut at = Some((root, ROOT.to_owned()));
     while let Some((node, path)) = at {
         said.extend(shortage(node, &path, requests));
         let below = |child: &&QuotaFacts| {

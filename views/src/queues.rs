@@ -112,10 +112,14 @@ pub fn queues(known: &Known, sight: &Sight) -> Queues {
             shown.rows = rows.rows;
         }
         None => {
-            shown.absent =
-                "There is no quota tree: jobs whose policy uses a queue wait until an ElasticQuotaTree \
-                            is applied in namespace kube-system."
-                    .to_owned();
+            shown.absent = match tree.problems.is_empty() {
+                true => {
+                    "There is no quota tree: jobs whose policy uses a queue wait until an ElasticQuotaTree is applied in \
+                     namespace kube-system."
+                }
+                false => "No quota tree is in force: jobs whose policy uses a queue wait until one is corrected.",
+            }
+            .to_owned();
         }
     }
     shown
@@ -175,6 +179,14 @@ fn claims(known: &Known, sight: &Sight, path: &str) -> Vec<ClaimRow> {
 /// Whether `path` is the node `of`, or below it.
 fn holds(of: &str, path: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Path of the root, whatever its name is.
+pub const ROOT: &str = "root";
+
+/// Path of a node below the node at `parent`; of the root, whose parent is empty, always [`ROOT`].
+pub fn path_of(name: &str, parent: &str) -> String {
+    if parent.is_empty() { ROOT.to_owned() } else { format!("{parent}/{name}") }
 }
 
 type Cursor = (usize, String, Place);
@@ -267,7 +279,7 @@ struct Rows<'f> {
 
 impl Rows<'_> {
     fn add(&mut self, node: &QuotaFacts, parent: &str, depth: usize, lent: &BTreeMap<String, i64>) {
-        let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+        let path = path_of(&node.name, parent);
         let (mut waiting, mut running) = (0, 0);
         for (_, line) in self.known.lines().iter().filter(|(leaf, _)| holds(&path, leaf)) {
             waiting += line.waiting.len();
@@ -320,7 +332,12 @@ fn bars(
             }
             let min =
                 if name == amounts::JOBS || is_root || !is_governed { None } else { Some(min.unwrap_or(0)) };
-            Some(bar(name, used, min, max, at(lent, name).unwrap_or(0)))
+            let mut bar = bar(name, used, min, max, at(lent, name).unwrap_or(0));
+            if let Some(kept) = at(&node.min, name).filter(|min| is_root && is_governed && *min > 0) {
+                bar.min = amounts::short(name, kept);
+                bar.text.push_str(&format!(", {} guaranteed", bar.min));
+            }
+            Some(bar)
         })
         .collect()
 }

@@ -476,3 +476,44 @@ proptest! {
         prop_assert_eq!(line, expected);
     }
 }
+
+#[test]
+fn the_root_has_one_path_whatever_its_name_is_and_shows_its_min() {
+    let mut known = Known::default();
+    let root = quota("company", 32, 64, 8, vec![quota("team", 8, 16, 8, vec![])]);
+    known.set_tree(TreeFacts { root: Some(root), problems: Vec::new() });
+    add(&mut known, "team", "a", "root/team", 0, 1);
+    let shown = queues(&known, &Sight::all());
+    let found: Vec<(&str, &str, usize)> =
+        shown.rows.iter().map(|row| (row.path.as_str(), row.name.as_str(), row.waiting)).collect();
+    assert_eq!(found, [("root", "company", 1), ("root/team", "team", 1)]);
+    let bar = &shown.rows[0].bars[0];
+    assert_eq!((bar.min.as_str(), bar.borrowed.as_str()), ("32", ""));
+    assert_eq!(bar.text, "8 of 64 gpu used, 32 guaranteed");
+    let requests = BTreeMap::from([(GPU.to_owned(), 9)]);
+    let said = outlook(&known, &Sight::all(), "team", "team", &requests);
+    assert!(said.iter().any(|said| said.contains("root/team")), "{said:?}");
+}
+
+#[test]
+fn an_invalid_tree_is_not_called_absent() {
+    let mut known = Known::default();
+    assert!(queues(&known, &Sight::all()).absent.starts_with("There is no quota tree"));
+    known.set_tree(TreeFacts { root: None, problems: vec!["it is wrong".to_owned()] });
+    assert!(queues(&known, &Sight::all()).absent.starts_with("No quota tree is in force"));
+}
+
+#[test]
+fn an_object_in_several_clusters_is_in_each() {
+    let mut known = Known::default();
+    let clusters = vec!["east".to_owned(), "west".to_owned()];
+    let web = BindingFacts { is_job: false, clusters: clusters.clone(), ..binding("web", 1, 1) };
+    known.set_binding(id("team", "web"), Some(web));
+    for name in &clusters {
+        known.set_cluster(name, Some(ClusterFacts::default()));
+        let query = JobQuery { cluster: name.clone(), ..JobQuery::default() };
+        let rows = jobs(&known, &Sight::all(), &query).rows;
+        assert_eq!(rows.len(), 1, "{name}");
+        assert_eq!(rows[0].clusters, clusters);
+    }
+}

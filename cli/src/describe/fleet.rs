@@ -115,10 +115,12 @@ fn print(binding: &ResourceBinding, unit: Option<&QueueUnit>, place: Option<(i64
     if !components.is_empty() {
         line("Gang", components.join(", "));
     }
+    let is_over = binding.status.as_ref().is_some_and(|status| status.result.is_some());
     let clusters: Vec<&str> = binding.spec.clusters.iter().map(|target| target.name.as_str()).collect();
     line(
         "Cluster",
         match clusters.as_slice() {
+            [] if is_over => "<none>".to_string(),
             [] => "<none yet>".to_string(),
             clusters => format!("{} (epoch {})", clusters.join(", "), binding.spec.epoch),
         },
@@ -128,7 +130,14 @@ fn print(binding: &ResourceBinding, unit: Option<&QueueUnit>, place: Option<(i64
         line("Earlier", format!("{} (epoch {}): {}", attempt.cluster, attempt.epoch, attempt.reason));
     }
     if let Some(result) = &status.result {
-        line("Result", format!("{} on {} at {}", result.outcome, result.cluster, result.recorded_at));
+        let cluster = Some(&result.cluster).filter(|cluster| !cluster.is_empty());
+        let cluster = cluster.map(|cluster| format!(" on {cluster}")).unwrap_or_default();
+        line("Result", format!("{}{cluster} at {}", result.outcome, result.recorded_at));
+        let why = [&result.reason, &result.message].into_iter().flatten().map(String::as_str);
+        let why = why.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
+        if !why.is_empty() {
+            line("Reason", why);
+        }
     } else if clusters.is_empty() {
         let waits = unit.and_then(|unit| unit.status.as_ref()).and_then(|status| status.message.clone());
         let scheduled = status.conditions.iter().find(|is| is.type_ == "Scheduled" && is.status != "True");
@@ -137,4 +146,30 @@ fn print(binding: &ResourceBinding, unit: Option<&QueueUnit>, place: Option<(i64
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_was_stopped_while_it_waited_has_no_cluster() {
+        let binding = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+            "metadata": {"name": "x-job", "namespace": "team"},
+            "spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "x"},
+                "policy": {"kind": "PropagationPolicy", "namespace": "team", "name": "p"}},
+            "status": {"result": {"outcome": "Failed", "cluster": "", "epoch": 0,
+                "recordedAt": "2026-01-01T10:00:00Z", "reason": "Stopped", "message": "by its annotation"}}});
+        let binding = serde_json::from_value(binding).expect("a binding");
+        insta::assert_snapshot!(print(&binding, None, None), @r"
+        Fleet:
+          Policy:     PropagationPolicy team/p
+          Binding:    x-job
+          Cluster:    <none>
+          Result:     Failed at 2026-01-01T10:00:00Z
+          Reason:     Stopped: by its annotation
+        ");
+    }
 }

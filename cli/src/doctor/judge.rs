@@ -304,6 +304,20 @@ fn trees(trees: &Read<Vec<ElasticQuotaTree>>) -> Vec<Finding> {
     findings
 }
 
+/// Whether it selects whatever there is of its kinds: nothing now is then no mistake, but an idle queue.
+fn is_for_a_kind(policy: &Value) -> bool {
+    let selectors = policy["spec"]["resourceSelectors"].as_array();
+    selectors.is_some_and(|selectors| {
+        !selectors.is_empty()
+            && selectors.iter().all(|selector| {
+                let kinds = ["apiVersion", "kind", "namespace"];
+                selector
+                    .as_object()
+                    .is_some_and(|fields| fields.keys().all(|key| kinds.contains(&key.as_str())))
+            })
+    })
+}
+
 fn policies(policies: &Read<Vec<Value>>) -> Vec<Finding> {
     let about = "policies";
     let policies = match policies {
@@ -328,6 +342,9 @@ fn policies(policies: &Read<Vec<Value>>) -> Vec<Finding> {
         for condition in conditions.filter(|condition| condition["status"] == "False") {
             let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
             let found = format!("{reason}: {message}");
+            if reason == Reason::SelectsNothing.as_str() && is_for_a_kind(policy) {
+                continue;
+            }
             findings.push(match Reason::from_text(&reason) {
                 // A policy is often created before its first job.
                 Some(Reason::SelectsNothing) => Finding::warning(

@@ -214,6 +214,20 @@ fn a_tree_that_is_not_in_force_is_an_error() {
 }
 
 #[test]
+fn a_policy_for_a_whole_kind_may_select_nothing() {
+    let findings = |selector: serde_json::Value| {
+        let condition =
+            json!({"type": "Effective", "status": "False", "reason": "SelectsNothing", "message": "why"});
+        let listed = vec![json!({"metadata": {"name": "train", "namespace": "default"},
+            "spec": {"resourceSelectors": [selector]}, "status": {"conditions": [condition]}})];
+        policies(&Ok(listed)).iter().filter(|found| found.level == Level::Warning).count()
+    };
+    assert_eq!(findings(json!({"apiVersion": "batch/v1", "kind": "Job"})), 0);
+    assert_eq!(findings(json!({"apiVersion": "batch/v1", "kind": "Job", "name": "tarin"})), 1);
+    assert_eq!(findings(json!({"apiVersion": "batch/v1", "kind": "Job", "labelSelector": {}})), 1);
+}
+
+#[test]
 fn a_policy_without_effect_is_named() {
     let set = |reason: &'static str| {
         move |facts: &mut Facts| {

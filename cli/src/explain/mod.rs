@@ -4,6 +4,7 @@
 //! The reason is the controller's own. What each cluster lacks is computed by `fleet_portal::explain` from
 //! the members' last reports.
 
+mod state;
 mod unbound;
 
 use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding};
@@ -24,6 +25,8 @@ use crate::{
     output,
     queue::{self, QueueRow},
 };
+use state::{WAITS, state, waits_since, why};
+
 use fleet_console::{
     progress::Progress,
     table::{Table, labelled},
@@ -31,8 +34,6 @@ use fleet_console::{
 
 /// Width of the labels.
 const LABEL: usize = 11;
-/// State of a job without a cluster.
-const WAITS: &str = "waits";
 
 /// Position of a waiting job in its queue, 1 for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,7 +88,6 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         Some(leaf) => rows.iter().filter(|row| row.holds(leaf)).collect(),
         None => Vec::new(),
     };
-    let (leaf, fleet) = positions(&units, unit);
     let waits = why(&entry, unit);
     let value = json!({
         "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
@@ -95,7 +95,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         "reason": waits.as_ref().map(|why| &why.reason), "message": waits.as_ref().map(|why| &why.message),
         "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
         "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
-        "policy": policy, "positionInLeaf": leaf, "positionInFleet": fleet,
+        "policy": policy, "positionInLeaf": position(&units, unit),
     });
     if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
         return Ok(Answer::text(text));
@@ -159,73 +159,17 @@ fn waits(unit: &QueueUnit) -> bool {
     matches!(phase, None | Some("Enqueued" | "Reserved"))
 }
 
-/// The job's position among waiting jobs, in its leaf and in the whole fleet: by priority, age and name.
-fn positions(units: &[QueueUnit], own: Option<&QueueUnit>) -> (Option<Position>, Option<Position>) {
-    let Some(own) = own.filter(|own| waits(own)) else { return (None, None) };
+/// The job's position among waiting jobs of its queue: by priority, age and name. Between queues there is no such order:
+/// they take turns.
+fn position(units: &[QueueUnit], own: Option<&QueueUnit>) -> Option<Position> {
+    let own = own.filter(|own| waits(own))?;
     let order = |unit: &QueueUnit| {
         let created = unit.creation_timestamp().map(|time| time.0);
         (std::cmp::Reverse(unit.spec.priority), created, unit.name_any(), unit.namespace())
     };
-    let place = |among: &dyn Fn(&QueueUnit) -> bool| {
-        let waiting = || units.iter().filter(|unit| waits(unit) && among(unit));
-        let before = waiting().filter(|unit| order(unit) < order(own)).count();
-        Some(Position { place: before + 1, of: waiting().count() })
-    };
-    (place(&|unit| unit.spec.queue == own.spec.queue), place(&|_| true))
-}
-
-/// The position of a waiting job, printed after the name of its queue; otherwise empty.
-fn position_text(units: &[QueueUnit], unit: &QueueUnit) -> String {
-    match positions(units, Some(unit)) {
-        (Some(leaf), Some(all)) => format!(
-            ", position {} of {} in this queue, {} of {} in all queues",
-            leaf.place, leaf.of, all.place, all.of
-        ),
-        _ => String::new(),
-    }
-}
-
-/// Where the job is, how it ended, or that it waits.
-fn state(entry: &BindingEntry, unit: Option<&QueueUnit>) -> String {
-    let spec = &entry.object.spec;
-    let result = entry.object.status.as_ref().and_then(|status| status.result.as_ref());
-    match (result, spec.clusters.first()) {
-        (Some(result), _) => format!("{} in {}", result.outcome, result.cluster),
-        (None, Some(_)) if !entry.is_gang() => {
-            let each = spec.clusters.iter().map(|target| match entry.gang.components.is_empty() {
-                true => target.name.clone(),
-                false => format!("{} ({})", target.name, target.replicas),
-            });
-            format!("in {}", each.collect::<Vec<_>>().join(", "))
-        }
-        (None, Some(target)) => {
-            let phase = unit.and_then(|unit| unit.status.as_ref()?.phase.as_deref());
-            format!("{} in {} (run {})", phase.unwrap_or("Bound"), target.name, spec.epoch)
-        }
-        (None, None) => WAITS.to_string(),
-    }
-}
-
-/// Why a job waits.
-struct Why {
-    reason: String,
-    message: String,
-    since: String,
-}
-
-/// The reason of the unit, or else of the binding; `None` for a job that has ended or is in a cluster.
-fn why(entry: &BindingEntry, unit: Option<&QueueUnit>) -> Option<Why> {
-    let status = entry.object.status.as_ref()?;
-    let scheduled = status.conditions.iter().find(|condition| condition.type_ == "Scheduled")?;
-    if !entry.object.spec.clusters.is_empty() || status.result.is_some() {
-        return None;
-    }
-    let unit = unit.and_then(|unit| unit.status.clone()).unwrap_or_default();
-    Some(Why {
-        reason: unit.reason.unwrap_or(scheduled.reason.clone()),
-        message: unit.message.unwrap_or(scheduled.message.clone()),
-        since: unit.last_update_time.unwrap_or_else(|| scheduled.last_transition_time.0.to_string()),
-    })
+    let waiting = || units.iter().filter(|unit| waits(unit) && unit.spec.queue == own.spec.queue);
+    let before = waiting().filter(|unit| order(unit) < order(own)).count();
+    Some(Position { place: before + 1, of: waiting().count() })
 }
 
 /// The lines before the tables, each with its label.
@@ -240,18 +184,21 @@ fn lines(
     let job = format!("{}/{} ({})", entry.namespace(), spec.resource.name, spec.resource.kind);
     let mut state = state(entry, unit);
     if state == WAITS {
-        let since = unit.map_or(&entry.object.metadata, |unit| &unit.metadata);
-        let since = since.creation_timestamp.as_ref().map(|time| time.0.to_string());
-        state = format!("{WAITS}, for {}", age::since(since.as_deref(), now));
+        state = format!("{WAITS}, for {}", age::since(waits_since(entry, unit).as_deref(), now));
     }
     let mut lines = vec![("Job", job), ("State", state)];
     if let Some(why) = why(entry, unit) {
-        lines.push(("Reason", format!("{}, for {}", why.reason, age::since(Some(&why.since), now))));
+        let age = why.since.as_deref().map(|since| age::since(Some(since), now));
+        let age =
+            age.map(|age| if entry.is_finished() { format!(", {age} ago") } else { format!(", for {age}") });
+        lines.push(("Reason", format!("{}{}", why.reason, age.unwrap_or_default())));
         lines.push(("", why.message));
     }
     if let Some(unit) = unit {
         let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
-        lines.push(("Queue", format!("{queue}{}", position_text(units, unit))));
+        let position = position(units, Some(unit));
+        let position = position.map(|at| format!(", position {} of {} in this queue", at.place, at.of));
+        lines.push(("Queue", format!("{queue}{}", position.unwrap_or_default())));
     }
     let components: Vec<String> =
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();

@@ -67,10 +67,10 @@ fn a_waiting_job_is_explained_in_full() {
     .expect("a text");
     insta::assert_snapshot!(text, @r"
     Job:       team/train (PyTorchJob)
-    State:     waits, for 60s
+    State:     waits, for 40s
     Reason:    NoClusterFits, for 30s
                0 of 1 clusters hold it
-    Queue:     root/team, position 2 of 2 in this queue, 3 of 3 in all queues
+    Queue:     root/team, position 2 of 2 in this queue
     Requests:  nvidia.com/gpu 8 in [{worker 2}]
     Priority:  0
     Policy:    PropagationPolicy team/p
@@ -117,7 +117,7 @@ fn where_a_job_is_and_what_its_policy_names() {
     let clusters = [cluster("east", full.clone()), cluster("west", full)];
     // The places that a running job takes are not free; that is no reason against its own cluster.
     insta::assert_snapshot!(shown(&bound("PyTorchJob", json!({}), json!([{"name": "east"}])), &clusters), @r"
-    State:     Bound in east (run 2)
+    State:     Starting in east (run 2)
     east      here   the job is bound here (run 2)
     west      no     0 of 2 worker fit: 1 of 1 nodes lack 4 nvidia.com/gpu
     ");
@@ -134,6 +134,77 @@ fn where_a_job_is_and_what_its_policy_names() {
     let affinity = json!({"clusterAffinity": {"clusterNames": ["east", "esat"]}});
     let named = shown(&bound("PyTorchJob", affinity, json!([{"name": "east"}])), &clusters);
     assert!(named.contains("esat      no     has not joined the fleet"), "{named}");
+}
+
+/// State and reason of a job of two workers; `status` is that of its binding.
+fn said(clusters: Value, status: Value) -> String {
+    let mut entry = bound("PyTorchJob", json!({}), clusters);
+    entry.object.status = Some(read(status));
+    let now = "2026-01-01T10:01:00Z".parse().expect("a time");
+    let text = print(&entry, None, &[], &[], &[], &[], now).expect("a text");
+    let kept = text.lines().skip(1).take_while(|line| !line.starts_with("Requests"));
+    kept.map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_job_in_a_cluster_says_whether_it_runs_and_why_not() {
+    let east = json!([{"name": "east"}]);
+    let refused = json!([{"clusterName": "east", "applied": true, "status": {"conditions": [
+        {"type": "FailedCreate", "status": "True", "reason": "FailedCreate", "message": "Error creating: no robot",
+            "lastTransitionTime": "2026-01-01T10:00:30Z"},
+        {"type": "Created", "status": "True"}]}}]);
+    insta::assert_snapshot!(said(east.clone(), json!({"aggregatedStatus": refused})), @r"
+    State:     Starting in east (run 2)
+    Reason:    FailedCreate, for 30s
+               east: Error creating: no robot
+    ");
+    let volcano = json!([{"clusterName": "east", "applied": true, "status": {"state": {"phase": "Pending",
+        "reason": "FailedCreate", "message": "no"}}}]);
+    let volcano = said(east.clone(), json!({"aggregatedStatus": volcano}));
+    assert!(volcano.contains("FailedCreate\n           east: no"), "{volcano}");
+    let run =
+        json!({"run": {"epoch": 2, "since": "2026-01-01T10:00:00Z", "startedAt": "2026-01-01T10:00:05Z"}});
+    assert_eq!(said(east.clone(), run), "State:     Running in east (run 2)");
+    let suspended = json!([{"clusterName": "east", "applied": true,
+        "status": {"conditions": [{"type": "Suspended", "status": "True"}]}}]);
+    assert_eq!(said(east, json!({"aggregatedStatus": suspended})), "State:     Suspended in east (run 2)");
+}
+
+#[test]
+fn a_cluster_that_refused_the_job_or_has_no_room_for_a_replica_does_not_fit() {
+    let node = |free: &str| json!([{"count": 2, "allocatable": {"nvidia.com/gpu": "8"}, "free": {"nvidia.com/gpu": free}}]);
+    let clusters = [cluster("east", node("8")), cluster("west", node("2"))];
+    let mut entry = bound("PyTorchJob", json!({}), json!([]));
+    entry.object.status =
+        Some(read(json!({"attempts": [{"cluster": "east", "epoch": 1, "reason": "NameTaken",
+        "message": "it is taken", "endedAt": "2026-01-01T10:00:30Z"}]})));
+    let east = judge(&entry, &clusters[0]);
+    assert_eq!(
+        (east.fits, east.sentence.as_str()),
+        (false, "refused the object in run 1: NameTaken: it is taken")
+    );
+    let web = bound("Deployment", json!({}), json!([]));
+    assert!(judge(&web, &clusters[0]).fits);
+    let west = judge(&web, &clusters[1]);
+    assert!(!west.fits && west.sentence.contains("no room for one replica"), "{}", west.sentence);
+}
+
+#[test]
+fn an_end_has_its_reason_and_a_job_that_never_started_no_cluster() {
+    let result = |cluster: &str, reason: &str| {
+        json!({"result": {"outcome": "Failed", "cluster": cluster, "epoch": 1,
+            "recordedAt": "2026-01-01T10:00:30Z", "reason": reason, "message": "so it is"}})
+    };
+    insta::assert_snapshot!(said(json!([]), result("", "Stopped")), @r"
+    State:     Stopped, never started
+    Reason:    Stopped, 30s ago
+               so it is
+    ");
+    insta::assert_snapshot!(said(json!([{"name": "east"}]), result("east", "DeadlineExceeded")), @r"
+    State:     Failed in east
+    Reason:    DeadlineExceeded, 30s ago
+               so it is
+    ");
 }
 
 #[test]

@@ -117,3 +117,21 @@ fn a_tree_fits_80_columns() {
              example.com/interface=400000000
     ");
 }
+
+#[test]
+fn the_path_of_the_root_does_not_depend_on_its_name() {
+    let root: QuotaNode =
+        serde_json::from_value(json!({"name": "company", "children": [{"name": "team"}]})).expect("a root");
+    let unit: QueueUnit = serde_json::from_value(json!({
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit", "metadata": {"name": "a"},
+        "spec": {"queue": "root/team", "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
+            "kind": "ResourceBinding", "namespace": "default", "name": "a"}},
+        "status": {"phase": "Enqueued"}}))
+    .expect("a unit");
+    let mut rows = Vec::new();
+    add(&mut rows, &root, None, "", 0, &[unit]);
+    let found: Vec<(&str, &str, usize)> =
+        rows.iter().map(|row| (row.queue.as_str(), row.name.as_str(), row.waiting)).collect();
+    assert_eq!(found, [("root", "company", 1), ("root/team", "team", 1)]);
+    assert!(rows.iter().all(|row| row.holds("root/team")));
+}

@@ -137,7 +137,7 @@ fn recent(rows: &[JobRow], now_s: i64, next: Markup) -> Markup {
                     th scope="row" { (job_link(row)) }
                     td { (state_badge(row.state)) }
                     td { (queue_name(&row.queue)) }
-                    td { @if row.cluster.is_empty() { "-" } @else { (row.cluster) } }
+                    td { @if row.clusters.is_empty() { "-" } @else { (row.clusters.join(", ")) } }
                     td { (row.requests) }
                     td { (ago(row.since_s, now_s)) }
                 } } }

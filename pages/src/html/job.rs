@@ -32,7 +32,9 @@ pub fn told(view: &JobView, now_s: i64) -> Markup {
                 @if !row.virtual_cluster.is_empty() {
                     div { dt { "Virtual cluster" } dd { a href=(link("/jobs", &[("vc", &row.virtual_cluster)])) { (row.virtual_cluster) } } }
                 }
-                div { dt { "Cluster" } dd { @if row.cluster.is_empty() { "none yet" } @else { a href={ "/clusters#" (row.cluster) } { (row.cluster) } } } }
+                div { dt { "Cluster" } dd { @if row.clusters.is_empty() { "none yet" }
+                    @for (index, cluster) in row.clusters.iter().enumerate() {
+                        @if index > 0 { ", " } a href={ "/clusters#" (cluster) } { (cluster) } } } }
                 div { dt { "Priority" } dd { (row.priority) @if view.preemptible == Some(false) { ", not preempted" } } }
                 div { dt { "Age" } dd { (ago(row.created_s, now_s)) } }
                 div { dt { "In this state" } dd { (ago(row.ended_s.unwrap_or(row.since_s), now_s)) } }

@@ -118,7 +118,7 @@ fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
             td { (row.kind) }
             td { (state_badge(row.state)) }
             td { (queue_name(&row.queue)) }
-            td { @if row.cluster.is_empty() { "-" } @else { (row.cluster) } }
+            td { @if row.clusters.is_empty() { "-" } @else { (row.clusters.join(", ")) } }
             td.number { (row.priority) }
             td.number { (row.gpus) }
             td.number { (row.runs) }

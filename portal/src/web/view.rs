@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{session::Session, state::Web};
 use crate::{
-    explain::{ClusterVerdict, verdicts},
+    explain::{ClusterVerdict, is_suspended, member_says, verdicts},
     kinds,
 };
 use fleet_openpai::server::{AskError, Selectors, Server};
@@ -200,15 +200,26 @@ async fn events(server: &Server, object: &Value) -> Vec<EventRow> {
     rows
 }
 
-/// What each cluster would say to the job; only for who may list clusters.
-async fn explain(web: &Web, server: &Server, sight: &Sight, id: &fleet_views::Id, view: &mut JobView) {
-    if !sight.clusters {
-        return;
+/// What the member says of a job without pods, as its reason.
+fn of_member(entry: &BindingEntry, view: &mut JobView) {
+    let Some(row) = view.row.as_mut().filter(|row| row.reason.is_empty()) else { return };
+    if let Some(said) = member_says(entry) {
+        (row.reason, row.message) = (said.reason, said.message);
+    } else if is_suspended(entry) {
+        row.message = "The job suspends itself: it has no pods, and keeps its places.".to_owned();
     }
+}
+
+/// What its member says, and what each cluster would say to the job; the latter only for who may list clusters.
+async fn explain(web: &Web, server: &Server, sight: &Sight, id: &fleet_views::Id, view: &mut JobView) {
     let path = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/resourcebindings/{}", id.0, id.1);
     let Ok(object) = server.object(&path).await else { return };
     let Ok(binding) = serde_json::from_value::<ResourceBinding>(object) else { return };
-    view.verdicts = verdicts(&BindingEntry::read(binding, None), &web.board.clusters());
+    let entry = BindingEntry::read(binding, None);
+    of_member(&entry, view);
+    if sight.clusters {
+        view.verdicts = verdicts(&entry, &web.board.clusters());
+    }
 }
 
 pub struct Choices {

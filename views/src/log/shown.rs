@@ -8,6 +8,7 @@ use crate::{
     facts::{ClusterFacts, NodeGroup, QuotaFacts, TreeFacts},
     job::{Job, State},
     known::Known,
+    queues::ROOT,
 };
 
 type Amounts = BTreeMap<String, i64>;
@@ -37,8 +38,7 @@ impl Replay {
             Some(tree) => {
                 let mut tree = tree.clone();
                 if let Some(root) = &mut tree.root {
-                    let path = root.name.clone();
-                    fill(root, &path, &used);
+                    fill(root, ROOT, &used);
                 }
                 tree
             }
@@ -124,8 +124,7 @@ fn of_paths(used: &BTreeMap<&str, Amounts>) -> Option<QuotaFacts> {
         }
     }
     if let Some(root) = &mut root {
-        let path = root.name.clone();
-        fill(root, &path, used);
+        fill(root, ROOT, used);
     }
     root
 }

@@ -149,7 +149,7 @@ fn use_of_nodes_and_queues_follows_from_jobs() {
     assert_eq!(
         rows(&known),
         [
-            "root: 8 of 24 gpu used",
+            "root: 8 of 24 gpu used, 20 guaranteed",
             "root/a: 0 gpu used, 16 guaranteed, 4 lent",
             "root/b: 8 gpu used, 4 guaranteed, 4 borrowed"
         ]
