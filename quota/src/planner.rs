@@ -74,6 +74,7 @@ impl Planner {
             freed: BTreeSet::new(),
             places_changed: false,
             kept_changed: false,
+            cut_short: false,
             version: 0,
         }
     }

@@ -136,12 +136,24 @@ impl Contest {
 
     /// Leaves below `node` with a candidate.
     pub fn leaves_below(&self, tree: &QuotaTree, node: NodeId) -> Vec<NodeId> {
+        self.leaves_where(tree, node, |_| true)
+    }
+
+    /// Leaves with a candidate that takes part: every node above has capacity for some job below it.
+    pub fn open_leaves(&self, ledger: &Ledger) -> Vec<NodeId> {
+        self.leaves_where(ledger.tree(), NodeId::ROOT, |node| !self.bounds.is_closed(ledger, node))
+    }
+
+    fn leaves_where(&self, tree: &QuotaTree, node: NodeId, is_open: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let mut found = Vec::new();
         if self.is_empty() {
             return found;
         }
         let mut open = vec![node];
         while let Some(node) = open.pop() {
+            if !is_open(node) {
+                continue;
+            }
             // An inner node that was not recomputed yet may not know its children's candidates.
             if tree.node(node).is_leaf() {
                 found.extend(self.entries[node.index()].is_some().then_some(node));

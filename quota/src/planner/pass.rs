@@ -107,11 +107,12 @@ impl Planner {
         places: &mut dyn Places,
         plan: &mut Plan,
     ) {
+        if !std::mem::take(&mut self.cut_short) {
+            self.find_misfits(now_ms);
+        }
         let mut misfits = 0;
         loop {
-            while let Some(leaf) = self.dirty.pop_first() {
-                self.put_up(leaf, now_ms);
-            }
+            self.put_up_dirty(now_ms);
             if self.index.placeless() >= self.queues.shapes() {
                 return;
             }
@@ -127,7 +128,7 @@ impl Planner {
                 continue;
             }
             if limits.probes == 0 || limits.admissions == 0 {
-                plan.more = true;
+                (plan.more, self.cut_short) = (true, true);
                 return;
             }
             let Some(candidate) = self.contest.candidate(leaf) else { return };
@@ -150,6 +151,25 @@ impl Planner {
                 }
             }
         }
+    }
+
+    fn put_up_dirty(&mut self, now_ms: i64) {
+        while let Some(leaf) = self.dirty.pop_first() {
+            self.put_up(leaf, now_ms);
+        }
+    }
+
+    /// Candidates that earlier plans have left may fit no longer. Such a candidate would stand for its node in the
+    /// contest, in the place of another one below the node that fits. Costs nothing where nothing can start. A plan that
+    /// goes on with one that was cut short keeps them, as that one would have.
+    fn find_misfits(&mut self, now_ms: i64) {
+        self.put_up_dirty(now_ms);
+        if self.index.placeless() >= self.queues.shapes() || self.contest.winner(&self.ledger).is_none() {
+            return;
+        }
+        let mut leaves = self.contest.open_leaves(&self.ledger);
+        leaves.retain(|leaf| !self.still_fits(*leaf, now_ms));
+        self.dirty.extend(leaves);
     }
 
     /// The winner's capacity may be gone since it became a candidate.

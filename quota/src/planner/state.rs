@@ -57,6 +57,8 @@ pub struct Planner {
     pub(super) places_changed: bool,
     /// Less may be reserved than when the classes were stopped.
     pub(super) kept_changed: bool,
+    /// A limit has ended the last plan before all who can start had started: the next one goes on with it.
+    pub(super) cut_short: bool,
     /// Counts changes of use and places.
     pub(super) version: u64,
 }
