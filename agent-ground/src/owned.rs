@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fleet_api::names::RESERVATION_ANNOTATION;
+use fleet_api::names::{ON_CELLS_ANNOTATION, RESERVATION_ANNOTATION};
 use fleet_mirror::Change;
 use fleet_policies::WorkloadKind;
 use jiff::Timestamp;
@@ -20,6 +20,8 @@ pub struct OwnedJob {
     pub namespace: String,
     pub name: String,
     pub reservation: String,
+    /// Its pods run on the cells of the reservation and nowhere else.
+    pub on_cells: bool,
     /// When it was created: pods of an earlier run are older.
     pub created: Option<Timestamp>,
 }
@@ -104,6 +106,7 @@ fn read(object: &DynamicObject) -> Option<OwnedJob> {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
         reservation: object.annotations().get(RESERVATION_ANNOTATION)?.clone(),
+        on_cells: object.annotations().get(ON_CELLS_ANNOTATION).is_some_and(|value| value == "true"),
         created: object.creation_timestamp().map(|time| time.0),
     })
 }
@@ -140,5 +143,12 @@ mod tests {
         assert_eq!(told(Change::Delete(job("u2", Some("r2")))), [("u2".to_owned(), None)]);
         owned.take("v1", "ConfigMap", &Change::Apply(job("u3", Some("r3"))));
         assert!(owned.news().is_empty());
+        for value in ["true", "false"] {
+            let mut marked = job("u4", Some("r4"));
+            marked.annotations_mut().insert(ON_CELLS_ANNOTATION.to_owned(), value.to_owned());
+            owned.take("batch/v1", "Job", &Change::Apply(marked));
+            let news: Vec<_> = owned.news().into_values().flatten().map(|job| job.on_cells).collect();
+            assert_eq!(news, [value == "true"]);
+        }
     }
 }

@@ -25,6 +25,9 @@ pub const GANG_ANNOTATION: &str = "fleet.dev/gang";
 pub const GANG_SIZE_ANNOTATION: &str = "fleet.dev/gang-size";
 /// Annotation on the job of a Work, set by the hub: the pods are no gang; each starts when it gets its cells.
 pub const INCREMENTAL_ANNOTATION: &str = "fleet.dev/incremental";
+/// Annotation on the job of a Work, set by the hub, and on its pods: they run on the cells of their reservation and nowhere
+/// else, also when the member holds these no more.
+pub const ON_CELLS_ANNOTATION: &str = "fleet.dev/on-cells";
 /// Annotation on pod templates of a job that another controller runs: the job, as `apiVersion/Kind/name`. It
 /// identifies the job of pods that are created through a further object (a batch Job, a ReplicaSet).
 pub const JOB_ANNOTATION: &str = "fleet.dev/job";

@@ -273,7 +273,7 @@ fn bound(
         take_back(world, intents, key, entry, options, step, now);
         return;
     }
-    if lost_places(world, key, entry, step) || !dependencies_listed(world, entry, object) {
+    if lost_places(world, intents, key, entry, step) || !dependencies_listed(world, entry, object) {
         return;
     }
     let Dispatched { winner, pending, unsent, unsendable } = dispatch(world, key, entry, object, step, now);

@@ -3,7 +3,7 @@
 use fleet_api::{
     Work,
     binding::Component,
-    names::{self, INCREMENTAL_ANNOTATION},
+    names::{self, INCREMENTAL_ANNOTATION, ON_CELLS_ANNOTATION},
 };
 use fleet_policies::{
     credentials, nesting, pod_security,
@@ -94,6 +94,7 @@ pub fn build(
         let running =
             sent.filter(|work| is_of_run(entry, work)).and_then(|work| work.spec.workload.manifests.first());
         mark_incremental(entry, object, running, &mut governed);
+        mark_on_cells(world, entry, running, &mut governed);
         if let Some(running) = running {
             pending = workload::keep_run(entry.workload, running, &mut governed);
             keep_quota_labels(running, &mut governed);
@@ -128,12 +129,31 @@ fn mark_incremental(entry: &BindingEntry, object: &Object, running: Option<&Valu
         }
     };
     if is_incremental {
-        let metadata = &mut governed["metadata"];
-        if !metadata["annotations"].is_object() {
-            metadata["annotations"] = json!({});
-        }
-        metadata["annotations"][INCREMENTAL_ANNOTATION] = "true".into();
+        annotate(governed, INCREMENTAL_ANNOTATION);
     }
+}
+
+/// Marks a job that has cells, so that no pod of it is placed without them; fixed for the whole run.
+fn mark_on_cells(world: &World, entry: &BindingEntry, running: Option<&Value>, governed: &mut Value) {
+    let is_on_cells = match running {
+        Some(running) => running["metadata"]["annotations"][ON_CELLS_ANNOTATION] == "true",
+        // The configuration may have been removed between the reservation and the bind.
+        None => {
+            entry.object.spec.cells.is_some()
+                || world.reservation_of_run(entry).is_some_and(|(_, held)| !held.spec.cells.is_empty())
+        }
+    };
+    if is_on_cells {
+        annotate(governed, ON_CELLS_ANNOTATION);
+    }
+}
+
+fn annotate(manifest: &mut Value, name: &str) {
+    let metadata = &mut manifest["metadata"];
+    if !metadata["annotations"].is_object() {
+        metadata["annotations"] = json!({});
+    }
+    metadata["annotations"][name] = "true".into();
 }
 
 /// Keeps the quota labels of a run: an edited label applies from the next run on.

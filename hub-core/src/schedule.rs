@@ -67,6 +67,10 @@ pub struct Scheduler {
     cell_access: AccessRules,
     /// The configuration of cells as written, before its trees got members.
     cell_config: Option<ClusterConfig>,
+    /// Whether it has been known which configuration is in force, if any.
+    are_cells_known: bool,
+    /// Why none is in force although one exists.
+    cell_trouble: Option<String>,
     /// What overrides make of waiting jobs.
     verdicts: verdicts::Verdicts,
     options: Options,

@@ -166,6 +166,17 @@ impl World {
             .filter_map(|key| self.reservations.get_key_value(key))
     }
 
+    /// The reservation whose places a bound gang takes.
+    pub fn reservation_of_run<'a>(&'a self, entry: &BindingEntry) -> Option<(&'a Key, &'a Reservation)> {
+        let namespace = names::cluster_namespace(&entry.object.spec.clusters.first()?.name);
+        let binding = (entry.namespace().to_string(), entry.name().to_string());
+        self.reservations_of(&binding).find(|(key, reservation)| {
+            key.0 == namespace
+                && reservation.spec.epoch == entry.object.spec.epoch
+                && reservation.spec.binding.uid == entry.uid()
+        })
+    }
+
     /// Clusters that objects without a gang must leave: gone or draining ones.
     pub fn leaving_clusters(&self) -> BTreeSet<String> {
         let is_left = |cluster: &Cluster| is_gone(cluster) || is_drained(cluster);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use fleet_api::{
     names::{
         COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, INCREMENTAL_ANNOTATION, JOB_ANNOTATION,
-        PLACES_GATE, RESERVATION_ANNOTATION,
+        ON_CELLS_ANNOTATION, PLACES_GATE, RESERVATION_ANNOTATION,
     },
     policy::PodScheduling,
     work::WorkSpec,
@@ -28,7 +28,8 @@ const VOLCANO: &str = "volcano";
 /// Name of the agent's scheduler in pod templates, if it serves that name.
 const FLEET: &str = "fleet";
 /// Annotations that [`made`] adds to templates.
-const MARKS: [&str; 4] = [GANG_ANNOTATION, GANG_SIZE_ANNOTATION, RESERVATION_ANNOTATION, JOB_ANNOTATION];
+const MARKS: [&str; 5] =
+    [GANG_ANNOTATION, GANG_SIZE_ANNOTATION, RESERVATION_ANNOTATION, JOB_ANNOTATION, ON_CELLS_ANNOTATION];
 
 /// The agent's settings.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,7 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&wanted["metadata"]["name"]);
     let job = format!("{}/{}/{name}", text(&wanted["apiVersion"]), text(&wanted["kind"]));
+    let on_cells = wanted["metadata"]["annotations"][ON_CELLS_ANNOTATION] == "true";
     let of_job = own_scheduler(kind, &wanted);
     let makes_pods = makes_pods(kind, served.controllers);
     for (component, template) in templates(kind, &mut wanted) {
@@ -78,6 +80,9 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         set(template, "annotations", GANG_SIZE_ANNOTATION, &size.to_string());
         set(template, "annotations", RESERVATION_ANNOTATION, reservation);
         set(template, "annotations", JOB_ANNOTATION, &job);
+        if on_cells {
+            set(template, "annotations", ON_CELLS_ANNOTATION, "true");
+        }
     }
     wanted
 }
@@ -230,6 +235,19 @@ mod tests {
                     JOB_ANNOTATION: "kubeflow.org/v1/PyTorchJob/a"})
             );
         }
+    }
+
+    #[test]
+    fn pods_of_a_job_on_cells_say_so() {
+        let mut job = pytorch(json!({"containers": []}));
+        job["metadata"]["annotations"] = json!({ON_CELLS_ANNOTATION: "true"});
+        let made = run(None, &["fleet"], &[], job.clone());
+        for role in ["Master", "Worker"] {
+            let template = &made["spec"]["pytorchReplicaSpecs"][role]["template"];
+            assert_eq!(template["metadata"]["annotations"][ON_CELLS_ANNOTATION], "true");
+        }
+        let live: DynamicObject = serde_json::from_value(made.clone()).unwrap();
+        assert_eq!(as_made(job, &live)["spec"], made["spec"]);
     }
 
     #[test]

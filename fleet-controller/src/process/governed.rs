@@ -34,6 +34,7 @@ impl Process {
             // Virtual clusters have Queues, and Queues of leaves that name one have its submitters.
             self.world.mark(Dirty::Tree);
         }
+        self.scheduler.cells_read(self.cells.trouble(), &mut self.world, &self.intents, now);
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.cells.plan_conditions(&self.world, now);
         writes.extend(virtual_clusters::plan_objects(&self.world, self.cells.in_force()));

@@ -2,8 +2,9 @@
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::reservation::ReservationPhase;
-use fleet_api::{Work, names};
+use fleet_api::{Reservation, ReservationStatus, Work, names};
 use fleet_policies::{reason::Reason, workload};
+use fleet_runs::Eviction;
 use jiff::Timestamp;
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
@@ -113,10 +114,10 @@ pub(super) fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step:
 }
 
 /// The end of a job that its owner stopped.
-pub(super) fn stopped(entry: &BindingEntry, object: &Object) -> Option<fleet_runs::Eviction> {
+pub(super) fn stopped(entry: &BindingEntry, object: &Object) -> Option<Eviction> {
     let wanted = entry.workload.is_job() && names::is_stopped(&object.value["metadata"]["annotations"]);
     let message = format!("stopped by the annotation {}", names::STOP_ANNOTATION);
-    wanted.then_some(fleet_runs::Eviction { reason: Reason::Stopped, message })
+    wanted.then_some(Eviction { reason: Reason::Stopped, message })
 }
 
 /// The status of a failed job reports the failure, whatever its last run reported, and the earlier runs.
@@ -149,18 +150,46 @@ fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch))
 }
 
-/// Places a bound gang again whose places expired before its Work was created.
-pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) -> bool {
-    if !entry.is_gang() || world.works_of(key).next().is_some() {
+/// The reservation of a bound gang whose places the member does not hold any more.
+fn closed_reservation<'w>(world: &'w World, entry: &BindingEntry) -> Option<(&'w Key, &'w Reservation)> {
+    let is_closed = |status: &ReservationStatus| {
+        matches!(status.phase, Some(ReservationPhase::Expired | ReservationPhase::Refused))
+    };
+    let own = world.reservation_of_run(entry).filter(|_| entry.is_gang());
+    own.filter(|(_, reservation)| reservation.status.as_ref().is_some_and(is_closed))
+}
+
+/// The end of a run on cells that its member does not hold any more: no pod of it is placed anywhere else. Pods without
+/// cells find other places.
+pub(super) fn lost_cells(world: &World, entry: &BindingEntry) -> Option<Eviction> {
+    let cluster = &entry.object.spec.clusters.first().filter(|_| entry.is_gang())?.name;
+    let why = match (world.reservation_of_run(entry), closed_reservation(world, entry)) {
+        (None, _) if entry.object.spec.cells.is_some() && world.reserves(cluster) => {
+            "their reservation is gone"
+        }
+        (_, Some((_, closed))) if !closed.spec.cells.is_empty() => {
+            closed.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
+        }
+        _ => return None,
+    };
+    let message = format!("{cluster} does not hold its cells any more: {why}");
+    Some(Eviction { reason: Reason::ReservationRefused, message })
+}
+
+/// Places a bound gang again whose places expired before its Work was created. A Work that was sent and not seen may
+/// have begun.
+pub(super) fn lost_places(
+    world: &World,
+    intents: &Intents,
+    key: &Key,
+    entry: &BindingEntry,
+    step: &mut Step,
+) -> bool {
+    let Some((place, reservation)) = closed_reservation(world, entry) else { return false };
+    let work = (place.0.clone(), entry.work_name());
+    if intents.sent.get(&work).is_some() || world.works_of(key).next().is_some() {
         return false;
     }
-    let expired = world.reservations_of(key).find(|(_, reservation)| {
-        let phase = reservation.status.as_ref().and_then(|status| status.phase);
-        reservation.spec.binding.uid == entry.uid()
-            && reservation.spec.epoch == entry.object.spec.epoch
-            && phase == Some(ReservationPhase::Expired)
-    });
-    let Some((place, reservation)) = expired else { return false };
     delete(Target::Reservation, place, &reservation.metadata, step);
     step.writes.push(clear_target(world, key, entry));
     true

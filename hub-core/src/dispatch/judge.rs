@@ -13,7 +13,7 @@ use fleet_policies::{
 use fleet_runs::{Cluster as Place, Eviction, Job, NotTolerated, Report, Run, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{attempts, fence, report::Item, step::Step, taints};
+use super::{attempts, ending, fence, report::Item, step::Step, taints};
 use crate::{
     binding::BindingEntry,
     intents::Intents,
@@ -149,7 +149,7 @@ impl Look<'_> {
                 workload::is_running(workload, status) || workload::outcome(workload, status).is_some()
             }),
             is_unhealthy: any(&|status| workload::health(workload, status) == Health::Unhealthy),
-            refused: self.refused(),
+            refused: self.refused().or_else(|| ending::lost_cells(self.world, self.entry)),
         }
     }
 

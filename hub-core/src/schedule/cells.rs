@@ -31,7 +31,7 @@ use crate::{
     intents::Intents,
     planner::{CellJob, CellNodes, Held, Waiting},
     virtual_clusters::Valid,
-    world::{Key, Object, World},
+    world::{Dirty, Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
@@ -42,6 +42,24 @@ impl Scheduler {
         let is_other = std::mem::replace(&mut self.cell_access, access) != self.cell_access;
         self.cell_config = valid.map(|valid| valid.config.clone());
         if !self.resolve_cells(world, intents, now) && is_other {
+            self.look_at_all(world, intents, now);
+        }
+    }
+
+    /// All configurations have been read. `trouble`: why none is in force although one exists. Then jobs that ask for cells
+    /// wait, because without them they would run anywhere.
+    pub fn cells_read(
+        &mut self,
+        trouble: Option<&str>,
+        world: &mut World,
+        intents: &Intents,
+        now: Timestamp,
+    ) {
+        if trouble.is_none() && !std::mem::replace(&mut self.are_cells_known, true) {
+            mark_clusters(world);
+        }
+        if self.cell_trouble.as_deref() != trouble {
+            self.cell_trouble = trouble.map(str::to_string);
             self.look_at_all(world, intents, now);
         }
     }
@@ -69,9 +87,7 @@ impl Scheduler {
         if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
             return false;
         }
-        for name in world.clusters.keys().cloned().collect::<Vec<_>>() {
-            world.mark(crate::world::Dirty::Cluster(name));
-        }
+        mark_clusters(world);
         self.look_at_all(world, intents, now);
         true
     }
@@ -86,11 +102,19 @@ impl Scheduler {
         entry: &BindingEntry,
         object: &Object,
     ) -> Result<Option<Arc<CellJob>>, Waiting> {
-        let Some(config) = self.planner.cells().map(Cells::config) else { return Ok(None) };
+        let config = self.planner.cells().map(Cells::config);
+        if config.is_none() && self.cell_trouble.is_none() {
+            return Ok(None);
+        }
         let leaf_vc = self.vc_of_leaf(key, object);
         if leaf_vc.is_none() && !fleet_cell_requests::speaks_of_cells(entry.workload, &object.value) {
             return Ok(None);
         }
+        let Some(config) = config else {
+            let trouble = self.cell_trouble.as_deref().unwrap_or_default();
+            let message = format!("no CellConfiguration is in force: {trouble}");
+            return Err(Waiting::new(Reason::InvalidCells, message));
+        };
         let invalid = |error: fleet_cell_requests::CellRequestError| {
             Waiting::new(Reason::InvalidWorkload, error.to_string())
         };
@@ -148,8 +172,12 @@ impl Scheduler {
         tree.node(leaf).attributes.get(names::VIRTUAL_CLUSTER_LABEL).filter(|vc| !vc.is_empty()).cloned()
     }
 
-    /// The reservations that keep nodes of a member for cells.
+    /// The reservations that keep nodes of a member for cells. After a restart all nodes that are kept stay so until it is
+    /// known which configuration is in force.
     pub fn keep_cell_nodes(&self, world: &World, cluster: &str) -> Vec<Write> {
+        if !self.are_cells_known {
+            return Vec::new();
+        }
         let namespace = names::cluster_namespace(cluster);
         let wanted = self.wanted_nodes(world, cluster);
         let name = format!("{CELL_NODES_PREFIX}{:016x}", hash(&wanted));
@@ -274,6 +302,12 @@ impl Scheduler {
         let bound = self.planner.bound_groups(&job_id(key));
         let groups: Vec<_> = bound.iter().map(fleet_api::cells::CellGroup::of).collect();
         (!groups.is_empty()).then_some(CellBinding { groups })
+    }
+}
+
+fn mark_clusters(world: &mut World) {
+    for name in world.clusters.keys().cloned().collect::<Vec<_>>() {
+        world.mark(Dirty::Cluster(name));
     }
 }
 

@@ -190,10 +190,7 @@ impl Scheduler {
             })
         };
         if let Some(target) = entry.object.spec.clusters.first() {
-            let own = world.reservations_of(key).map(|(_, reservation)| reservation).find(|reservation| {
-                reservation.spec.epoch == entry.object.spec.epoch
-                    && reservation.spec.binding.uid == entry.uid()
-            });
+            let own = world.reservation_of_run(entry).map(|(_, reservation)| reservation);
             let counted = match own {
                 Some(reservation) => counted(reservation),
                 None if world.reserves(&target.name) || is_running(entry) => Counted::ByReports,

@@ -9,6 +9,8 @@ use crate::{
     virtual_clusters::Configurations,
 };
 
+mod cells;
+
 const API: &str = crate::binding::API_VERSION;
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -69,6 +71,8 @@ impl Stage {
         if let Some(change) = self.configurations.read(&self.world) {
             self.scheduler.set_cells(change.as_deref(), &mut self.world, &self.intents, self.now);
         }
+        let trouble = self.configurations.trouble();
+        self.scheduler.cells_read(trouble, &mut self.world, &self.intents, self.now);
     }
 
     /// Another process leads, and knows what stands on the hub.

@@ -1,7 +1,8 @@
 //! Creates a pod from a job's template.
 
 use fleet_api::names::{
-    COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, INCREMENTAL_ANNOTATION, RESERVATION_ANNOTATION,
+    COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, INCREMENTAL_ANNOTATION, ON_CELLS_ANNOTATION,
+    RESERVATION_ANNOTATION,
 };
 use kube::discovery::ApiResource;
 use serde_json::{Map, Value, json};
@@ -52,8 +53,10 @@ pub(super) fn mark_gang(pod: &mut Value, job: &Object, component: &str, size: i6
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = job.name().into();
     }
     let annotations = &mut pod["metadata"]["annotations"];
-    if let Some(reservation) = job.annotation(RESERVATION_ANNOTATION) {
-        annotations[RESERVATION_ANNOTATION] = reservation.into();
+    for name in [RESERVATION_ANNOTATION, ON_CELLS_ANNOTATION] {
+        if let Some(value) = job.annotation(name) {
+            annotations[name] = value.into();
+        }
     }
 }
 

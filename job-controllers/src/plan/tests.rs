@@ -225,7 +225,8 @@ fn deadline_suspension_and_scale() {
 #[test]
 fn a_pytorch_pod() {
     let mut job = torch(json!({}));
-    job.metadata.annotations = Some([("fleet.dev/reservation".to_owned(), "r".to_owned())].into());
+    let marks = [("fleet.dev/reservation", "r"), ("fleet.dev/on-cells", "true")];
+    job.metadata.annotations = Some(marks.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     let plan = plan_of(&job, &Pods::new());
     let worker = &plan.create[2];
     assert_eq!(
@@ -236,7 +237,8 @@ fn a_pytorch_pod() {
     );
     assert_eq!(
         worker["metadata"]["annotations"],
-        json!({"note": "y", "fleet.dev/gang": "a-pytorchjob", "fleet.dev/gang-size": "3", "fleet.dev/reservation": "r"})
+        json!({"note": "y", "fleet.dev/gang": "a-pytorchjob", "fleet.dev/gang-size": "3", "fleet.dev/reservation": "r",
+            "fleet.dev/on-cells": "true"})
     );
     let env: Vec<String> = worker["spec"]["containers"][0]["env"]
         .as_array()

@@ -144,9 +144,17 @@ impl Book {
         if anew && !matches!(entry.verdict, Verdict::Held(_)) && phase.is_none() {
             entry.verdict = Verdict::Asked;
             entry.spec = Arc::new(reservation.spec.clone());
-            self.asked.push_back(name.clone());
+            self.ask(&name);
         }
         self.due.insert(name);
+    }
+
+    /// Nodes for cells come first: nothing that arrives with their reservation is placed on them.
+    fn ask(&mut self, name: &str) {
+        match self.entries.get(name).is_some_and(|entry| !entry.spec.cell_nodes.is_empty()) {
+            true => self.asked.push_front(name.to_owned()),
+            false => self.asked.push_back(name.to_owned()),
+        }
     }
 
     /// The hub asks for these cells of a running job. What cannot be held now is tried again in each round, until the hub
@@ -386,10 +394,11 @@ impl Book {
 
     fn insert(&mut self, name: &str, entry: ReservationEntry) {
         self.by_binding.entry(entry.spec.binding.uid.clone()).or_default().insert(name.to_owned());
-        if entry.verdict == Verdict::Asked {
-            self.asked.push_back(name.to_owned());
-        }
+        let is_asked = entry.verdict == Verdict::Asked;
         self.entries.insert(name.to_owned(), entry);
+        if is_asked {
+            self.ask(name);
+        }
         self.note_deadline(name);
         self.due.insert(name.to_owned());
     }

@@ -249,9 +249,11 @@ impl MemberState {
         self.holds.get(name)
     }
 
-    /// Whether the pod's reservation provides cells, so that it runs nowhere else.
+    /// Whether the pod's reservation provides cells, so that it runs nowhere else: also after these have expired. Pods
+    /// of runs that an earlier release sent do not say so themselves.
     pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
-        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
+        let of_cells = |name: &String| self.holds.get(name).is_some_and(|hold| hold.of_cells);
+        entry.on_cells || entry.reservation.as_ref().is_some_and(of_cells)
     }
 
     pub(super) fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {

@@ -42,6 +42,7 @@ impl MemberState {
         let jobs = self.jobs_by_name.get(&name).into_iter().flatten().filter_map(|uid| self.jobs.get(uid));
         let job = jobs.into_iter().find(|job| claim.is_of(job, entry.created));
         entry.reservation = job.map(|job| job.reservation.clone());
+        entry.on_cells = job.is_some_and(|job| job.on_cells);
     }
 
     pub(super) fn note_claimant(&mut self, key: &PodKey, entry: &PodEntry) {

@@ -38,6 +38,8 @@ pub struct PodEntry {
     /// Last `-` part of the name, if it is a number.
     pub index: Option<usize>,
     pub reservation: Option<String>,
+    /// It runs on the cells of its reservation and nowhere else, also when that is not held.
+    pub on_cells: bool,
     /// For a pod that names no reservation: its possible job.
     pub claim: Option<Arc<Claim>>,
     /// Other gates of a pod with Fleet's gate, which waits until its place is reserved.
@@ -204,6 +206,8 @@ impl PodEntry {
             component: claim::role(meta),
             index: claim::number(meta, &key.name),
             claim: if reservation.is_none() { Claim::read(meta).map(Arc::new) } else { None },
+            on_cells: reservation.is_some()
+                && annotation(names::ON_CELLS_ANNOTATION).is_some_and(|value| value == "true"),
             reservation,
             held_back: held_back(&pod.spec.scheduling_gates),
             let_go: false,

@@ -38,6 +38,7 @@ fn job(name: &str, uid: &str, created: i64) -> Option<Arc<OwnedJob>> {
         namespace: "default".into(),
         name: name.into(),
         reservation: "r".into(),
+        on_cells: false,
         created: jiff::Timestamp::from_second(created).ok(),
     }))
 }
@@ -124,6 +125,25 @@ fn a_launcher_made_by_way_of_a_job_is_the_jobs() {
         labels("launcher"),
     ));
     assert_eq!(used(&state), "n1 1/1, n2 4/1");
+}
+
+#[test]
+fn pods_of_a_job_on_cells_are_so_for_as_long_as_they_are_its() {
+    let mut state = state(&["n1 8"]);
+    state.apply_pod(&foreign("a-0: gpu=4 cells=true", "Job/a/u1", json!({})));
+    let is_bound = |state: &MemberState| {
+        let pod = state.pod(&key("a-0")).expect("the pod");
+        (pod.reservation.is_some(), state.is_bound_to_cells(pod))
+    };
+    assert_eq!(is_bound(&state), (false, false), "without a reservation there are no cells to wait for");
+    let on_cells = |on_cells| job("a", "u1", 0).map(|job| Arc::new(OwnedJob { on_cells, ..(*job).clone() }));
+    state.set_job("u1", on_cells(true));
+    assert_eq!(is_bound(&state), (true, true), "no reservation of that name is held");
+    state.set_job("u1", on_cells(false));
+    assert_eq!(is_bound(&state), (true, false));
+    state.set_job("u1", on_cells(true));
+    state.set_job("u1", None);
+    assert_eq!(is_bound(&state), (false, false));
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub fn pod(text: &str) -> LeanPod {
             "gang" => pod["metadata"]["annotations"][names::GANG_ANNOTATION] = json!(value),
             "size" => pod["metadata"]["annotations"][names::GANG_SIZE_ANNOTATION] = json!(value),
             "reservation" => pod["metadata"]["annotations"][names::RESERVATION_ANNOTATION] = json!(value),
+            "cells" => pod["metadata"]["annotations"][names::ON_CELLS_ANNOTATION] = json!(value),
             "component" => pod["metadata"]["labels"][names::COMPONENT_LABEL] = json!(value),
             "node" => pod["spec"]["nodeName"] = json!(value),
             "phase" => pod["status"]["phase"] = json!(value),

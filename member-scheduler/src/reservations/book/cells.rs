@@ -272,6 +272,19 @@ mod tests {
     }
 
     #[test]
+    fn what_arrives_with_the_nodes_for_cells_is_not_placed_on_them() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4"]));
+        book.apply(&reservation("r", "u", 1, &["w 1 4"]), &mut state);
+        let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+        kept.spec.cell_nodes = vec!["n1".into()];
+        book.apply(&kept, &mut state);
+        book.apply(&reservation("s", "v", 1, &["w 1 4"]), &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n2\"] bad []: 1 places held");
+        assert!(told(&book, "s").starts_with("Refused"), "{}", told(&book, "s"));
+    }
+
+    #[test]
     fn a_place_that_stays_is_not_room_for_another_of_its_job() {
         let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 2"]));
         state.apply_pod(&pod("older: gpu=2 node=n1"));

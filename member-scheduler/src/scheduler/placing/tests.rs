@@ -214,6 +214,27 @@ fn pods_that_start_one_by_one_are_bound_as_they_get_their_cells() {
 }
 
 #[test]
+fn pods_on_cells_wait_when_these_are_not_held_any_more() {
+    for mark in ["", "cells=true"] {
+        let mut state = state(&["n1 2", "n2 2"]);
+        hold_cells(&mut state, &[(0, "n1"), (1, "n1")]);
+        for i in 0..2 {
+            state.apply_pod(&pod(&format!("j-w-{i}: gpu=1 gang=j size=2 component=w reservation=r {mark}")));
+        }
+        state.remove_hold("r");
+        let found = look(&mut state, &gang("j"));
+        match mark {
+            "" => assert_eq!(found.matches("->").count(), 2, "{found}"),
+            _ => assert_eq!(found, "pod j-w-0: it has no cells of its virtual cluster yet"),
+        }
+        assert_eq!(
+            node_for_one(&state, &pod(&format!("k-w-0: gpu=1 component=w reservation=x {mark}"))),
+            None
+        );
+    }
+}
+
+#[test]
 fn a_pod_with_cells_is_bound_so_that_it_carries_its_devices() {
     let mut state = state(&["n1 1", "n2 1"]);
     hold(&mut state, "plain", &[("w", &["n2"])], &["w 1 1"]);
