@@ -9,6 +9,8 @@ use crate::{
     virtual_clusters::Configurations,
 };
 
+mod followers;
+
 const API: &str = crate::binding::API_VERSION;
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -120,7 +122,8 @@ impl Stage {
         let mut spec = json!(configuration.spec);
         spec[field] = value;
         configuration.spec = read(spec);
-        configuration.metadata.generation = Some(2);
+        configuration.metadata.generation =
+            configuration.metadata.generation.map(|generation| generation + 1).or(Some(2));
         self.observe(Observation::CellConfiguration(Change::Apply(configuration)));
         self.configure();
     }
