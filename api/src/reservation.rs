@@ -45,6 +45,10 @@ pub struct ReservationSpec {
     /// else on the nodes of the job's cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_cells: Vec<String>,
+    /// Of a batch Job on cells: how many of its pods must succeed, by component. A pod that follows others takes the place
+    /// of one that has ended. A place is free for other jobs once no further pod can need it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub completions: BTreeMap<String, i64>,
     /// For a reservation without a binding: nodes that are cells of virtual clusters. Only pods with places
     /// in `cells` are bound to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

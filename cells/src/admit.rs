@@ -26,6 +26,15 @@ impl Cells {
         }
         Err(Refusal::NeverFits(why_never(topology, request, &checked, &targets)))
     }
+
+    /// Whether a group could be placed in a cluster, if everything there were free and good.
+    pub fn could_hold(&mut self, request: &GroupRequest, cluster: &str) -> bool {
+        let Ok(checked) = request::check(&self.topology, request) else { return false };
+        let targets = targets(&self.topology, request, &checked, Some(&[cluster.to_owned()]));
+        let topology = &self.topology;
+        let pristine = self.pristine.get_or_insert_with(|| Box::new(State::new(topology, true)));
+        fits_empty(topology, pristine, checked.asker, &targets)
+    }
 }
 
 fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, targets: &[Target]) -> String {

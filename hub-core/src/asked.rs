@@ -87,6 +87,20 @@ pub fn in_cluster(
     of_manifest(kind, &manifest)
 }
 
+/// How many pods of each component must succeed, of the object in one cluster.
+pub fn completions(
+    world: &World,
+    kind: &KindRef,
+    namespace: &str,
+    object: &Object,
+    cluster: &str,
+) -> BTreeMap<String, i64> {
+    let sent = is_overridden(world, namespace, object)
+        .then(|| written(world, namespace, (*object.value).clone(), cluster).ok())
+        .flatten();
+    workload::completions(kind.workload(), sent.as_ref().unwrap_or(&object.value))
+}
+
 /// Requests of a manifest.
 ///
 /// # Errors

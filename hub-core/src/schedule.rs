@@ -25,6 +25,7 @@ use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    asked,
     binding::BindingEntry,
     claim, dispatch,
     intents::{Eviction, Intents},
@@ -38,7 +39,7 @@ pub(crate) use facts::cluster_of;
 use facts::{components_in, is_next, member};
 pub use facts::{job_id, key_of};
 pub use fleet_planner::verify::Violation;
-use requests::{ask, bind, whole};
+use requests::{Requests, ask, bind, whole};
 use silence::Silence;
 
 /// How long jobs wait that a rejected plan would have placed.
@@ -347,7 +348,8 @@ impl Scheduler {
         if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
             world.mark(Dirty::Tree);
         }
-        let started = plan.decisions.iter().filter(|d| !matches!(d, Decision::Evict { .. })).count();
+        let ends = |decision: &&Decision| matches!(decision, Decision::Evict { .. } | Decision::Move { .. });
+        let started = plan.decisions.iter().filter(|decision| !ends(decision)).count();
         let violations = self.refuse(world, &plan.decisions, now);
         if !violations.is_empty() {
             plan.decisions.clear();
@@ -376,15 +378,16 @@ impl Scheduler {
                 }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
-                    pass.told.extend(evict(
-                        world,
-                        intents,
-                        &key_of(&job),
-                        &taker,
-                        &cluster,
-                        rule,
-                        lost_work_ms,
-                    ));
+                    let message = format!(
+                        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
+                        rule.as_str(),
+                        lost_work_ms / 1000
+                    );
+                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::Preempted, message));
+                    continue;
+                }
+                Decision::Move { job, message, .. } => {
+                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::InvalidCells, message));
                     continue;
                 }
             };
@@ -396,9 +399,13 @@ impl Scheduler {
                 world.mark(Dirty::Binding(key));
                 continue;
             };
-            let cells = self.planner.cell_groups(&job);
-            let places = (&components[..], &cells[..], self.planner.components_without_cells(&job));
-            let write = ask(entry, places, &cluster, &self.options, world.term);
+            let requests = Requests {
+                components,
+                cells: self.planner.cell_groups(&job),
+                without_cells: self.planner.components_without_cells(&job),
+                completions: asked::completions(world, &entry.kind, entry.namespace(), object, &cluster),
+            };
+            let write = ask(entry, requests, &cluster, &self.options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }
@@ -431,24 +438,17 @@ impl Scheduler {
     }
 }
 
-/// Evicts a run for another job. Its binding records this in one write; from then on it is only evicted,
-/// even after a restart of this process.
+/// Evicts a run. Its binding records this in one write; from then on it is only evicted, even after a restart of
+/// this process.
 fn evict(
     world: &mut World,
     intents: &mut Intents,
     key: &Key,
-    taker: &JobId,
-    cluster: &str,
-    rule: TakeRule,
-    lost_work_ms: i64,
+    reason: Reason,
+    message: String,
 ) -> Option<Key> {
     let entry = world.bindings.get(key).filter(|entry| entry.is_bound() && !entry.is_finished())?;
-    let message = format!(
-        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
-        rule.as_str(),
-        lost_work_ms / 1000
-    );
-    let eviction = Eviction { epoch: entry.object.spec.epoch, reason: Reason::Preempted, message };
+    let eviction = Eviction { epoch: entry.object.spec.epoch, reason, message };
     intents.evictions.insert(key.clone(), eviction);
     world.mark(Dirty::Binding(key.clone()));
     Some(key.clone())

@@ -4,8 +4,9 @@
 
 pub mod ask;
 mod claims;
-mod groups;
+pub(crate) mod groups;
 mod recover;
+pub(crate) mod suits;
 
 use std::{
     cmp::Reverse,
@@ -46,6 +47,8 @@ pub(crate) struct CellRoom {
     pub growth: u64,
     /// Refused requests, with the `growth` at which they were refused.
     pub refused: BTreeMap<(String, Vec<String>), (u64, Waiting)>,
+    /// Whether a cluster could ever hold a request, under the configuration in force.
+    pub suits: BTreeMap<(String, String), bool>,
     /// Jobs that can never run under the configuration in force, and why.
     pub never: BTreeMap<JobId, Waiting>,
     pub admitted: BTreeSet<JobId>,

@@ -17,6 +17,9 @@ pub enum Decision {
     /// Preempt the job for `taker`, which starts in `cluster` once all its victims have ended. The decision
     /// is repeated until the caller reports that the run is ending.
     Evict { job: JobId, taker: JobId, cluster: String, rule: TakeRule, lost_work_ms: i64 },
+    /// End the run, so that the job is placed elsewhere: none of its pods is left on cells of the cluster, which can give it
+    /// no others. The decision is repeated until the caller reports that the run is ending.
+    Move { job: JobId, cluster: String, message: String },
     /// The cells of a job that holds places have changed: update its reservation.
     Regroup { job: JobId, cluster: String },
 }

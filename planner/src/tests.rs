@@ -98,6 +98,7 @@ impl Fleet {
             Decision::Ask { job, cluster } => format!("{} -> {cluster}", name_of(&job)),
             Decision::Bind { job, cluster } => format!("{} => {cluster}", name_of(&job)),
             Decision::Regroup { job, cluster } => format!("{} ~ {cluster}", name_of(&job)),
+            Decision::Move { job, cluster, .. } => format!("{} <- {cluster}", name_of(&job)),
             Decision::Evict { job, taker, rule, .. } => {
                 format!("{} x {} ({})", name_of(&taker), name_of(&job), rule.as_str())
             }

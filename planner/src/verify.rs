@@ -74,7 +74,7 @@ pub fn broken(
                     say(3, what);
                 }
             }
-            Decision::Regroup { .. } => {}
+            Decision::Regroup { .. } | Decision::Move { .. } => {}
             Decision::Evict { job, taker, rule, .. } => {
                 let Some(known) = known(job) else { continue };
                 let mut say = |what: &str| {

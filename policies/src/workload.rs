@@ -19,8 +19,8 @@ pub use aggregate::{aggregate, withhold_end};
 pub use between::between_runs;
 pub use check::check;
 pub use components::{
-    Component, PODS_MAX, PodRequirements, WorkloadError, components, most, pod_templates, template_requests,
-    total,
+    Component, PODS_MAX, PodRequirements, WorkloadError, completions, components, most, pod_templates,
+    template_requests, total,
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};

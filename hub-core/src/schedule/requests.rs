@@ -1,5 +1,7 @@
 //! The scheduler's writes: reservations and binds.
 
+use std::collections::BTreeMap;
+
 use fleet_api::{
     binding::{Component, TargetCluster, TargetComponent},
     cell_places::CellGroup,
@@ -16,11 +18,18 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// Requests places for the components, with the job's requests as it is sent to this cluster: its cells, and the
-/// components without cells.
+/// A job's requests as it is sent to one cluster.
+pub(super) struct Requests {
+    pub components: Vec<Component>,
+    pub cells: Vec<CellGroup>,
+    pub without_cells: Vec<String>,
+    pub completions: BTreeMap<String, i64>,
+}
+
+/// Requests places for the components.
 pub(super) fn ask(
     entry: &BindingEntry,
-    (components, cells, without_cells): (&[Component], &[CellGroup], Vec<String>),
+    requests: Requests,
     cluster: &str,
     options: &Options,
     term: Option<i64>,
@@ -34,14 +43,17 @@ pub(super) fn ask(
         "spec": {
             "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
             "epoch": entry.object.spec.epoch + 1,
-            "components": components,
+            "components": requests.components,
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
-    if !cells.is_empty() {
-        body["spec"]["cells"] = json!(cells);
-        if !without_cells.is_empty() {
-            body["spec"]["withoutCells"] = json!(without_cells);
+    if !requests.cells.is_empty() {
+        body["spec"]["cells"] = json!(requests.cells);
+        if !requests.without_cells.is_empty() {
+            body["spec"]["withoutCells"] = json!(requests.without_cells);
+        }
+        if !requests.completions.is_empty() {
+            body["spec"]["completions"] = json!(requests.completions);
         }
     }
     if let Some(topology) = &entry.object.spec.network_topology {

@@ -10,6 +10,7 @@ use crate::{
 };
 
 mod cells;
+mod followers;
 
 const API: &str = crate::binding::API_VERSION;
 
@@ -124,7 +125,8 @@ impl Stage {
         let mut spec = json!(configuration.spec);
         spec[field] = value;
         configuration.spec = read(spec);
-        configuration.metadata.generation = Some(2);
+        configuration.metadata.generation =
+            configuration.metadata.generation.map(|generation| generation + 1).or(Some(2));
         self.observe(Observation::CellConfiguration(Change::Apply(configuration)));
         self.configure();
     }

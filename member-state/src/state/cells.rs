@@ -4,7 +4,10 @@
 //! A cell node accepts only pods whose reservation names it. Deliberately absent: the cells themselves, which
 //! the hub plans; here a place is accepted as the hub sent it, or refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use fleet_api::{
     ReservationSpec,
@@ -13,7 +16,7 @@ use fleet_api::{
 };
 use fleet_placement::Gang;
 
-use super::{Hold, MemberState, Place, PodEntry, PodKey};
+use super::{Hold, MemberState, Place, PodEntry, PodKey, pod::Phase};
 
 /// Why places on cells are refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -139,30 +142,73 @@ fn is_at(place: &Place, component: &str, index: i64) -> bool {
     place.component == component && i64::try_from(place.index) == Ok(index)
 }
 
+/// Pods of one component.
+#[derive(Default)]
+struct Pods {
+    ended: BTreeSet<i64>,
+    live: BTreeSet<i64>,
+    succeeded: usize,
+}
+
+impl Pods {
+    fn add(&mut self, pod: &PodEntry) {
+        self.succeeded += usize::from(pod.phase == Phase::Succeeded);
+        let Some(index) = pod.index.and_then(|index| i64::try_from(index).ok()) else { return };
+        if pod.finished {
+            self.ended.insert(index);
+        } else {
+            self.live.insert(index);
+        }
+    }
+}
+
 impl MemberState {
-    /// By component, the indices of pods of a reservation that have ended and were not created again.
-    pub fn ended_of(&self, reservation: &str) -> BTreeMap<String, Vec<i64>> {
-        let mut ended: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
-        let mut live: BTreeSet<(String, i64)> = BTreeSet::new();
+    /// By component, the indices of a reservation's pods that have ended and that no other pod follows. Pods that follow
+    /// take none of these places (`known`: those that were told before).
+    pub fn close_places(
+        &mut self,
+        reservation: &str,
+        known: &BTreeMap<String, Vec<i64>>,
+    ) -> BTreeMap<String, Vec<i64>> {
+        let ended = self.ended_of(reservation, known);
+        for place in self.holds.get_mut(reservation).into_iter().flat_map(|hold| &mut hold.places) {
+            let index = i64::try_from(place.index).unwrap_or(i64::MAX);
+            place.over = ended.get(&place.component).is_some_and(|indices| indices.contains(&index));
+        }
+        ended
+    }
+
+    fn ended_of(&self, reservation: &str, known: &BTreeMap<String, Vec<i64>>) -> BTreeMap<String, Vec<i64>> {
+        let mut components: BTreeMap<&str, Pods> = BTreeMap::new();
+        let hold = self.holds.get(reservation);
         for pod in self.pods_of_reservation(reservation) {
-            let Some(index) = pod.index.and_then(|index| i64::try_from(index).ok()) else { continue };
-            if pod.finished {
-                ended.entry(pod.component.clone()).or_default().insert(index);
-            } else {
-                live.insert((pod.component.clone(), index));
+            let name = hold.map_or(&*pod.component, |hold| hold.component_of(&pod.component));
+            components.entry(name).or_default().add(pod);
+        }
+        let mut ended = BTreeMap::new();
+        for (component, pods) in components {
+            let is_taken = |index: i64| {
+                let mut places = hold.into_iter().flat_map(|hold| &hold.places);
+                places.any(|place| is_at(place, component, index) && place.occupant.is_some())
+            };
+            let mut indices: Vec<i64> = pods.ended.difference(&pods.live).copied().collect();
+            indices.retain(|index| !is_taken(*index));
+            if let Some(number) = hold.and_then(|hold| hold.places_over(component, pods.succeeded)) {
+                let is_place = |index: i64| {
+                    hold.is_some_and(|hold| !hold.is_follower(component, usize::try_from(index).ok()))
+                };
+                indices.retain(|index| is_place(*index));
+                // What was told stays, then from the last on: pods that follow take the first.
+                let told = |index: &i64| known.get(component).is_some_and(|known| known.contains(index));
+                indices.sort_by_key(|index| (Reverse(told(index)), Reverse(*index)));
+                indices.truncate(number);
+                indices.sort_unstable();
+            }
+            if !indices.is_empty() {
+                ended.insert(component.to_owned(), indices);
             }
         }
         ended
-            .into_iter()
-            .map(|(component, indices)| {
-                let indices: Vec<i64> = indices
-                    .into_iter()
-                    .filter(|index| !live.contains(&(component.clone(), *index)))
-                    .collect();
-                (component, indices)
-            })
-            .filter(|(_, indices)| !indices.is_empty())
-            .collect()
     }
 
     /// Preempted groups of a reservation whose pods are gone, with the time of their preemption.
@@ -225,8 +271,8 @@ impl MemberState {
         let keys = self.reserved_pods.get(&hold.name).into_iter().flatten();
         keys.into_iter().find(|key| {
             self.pods.get(*key).is_some_and(|pod| {
-                let is_its =
-                    hold.component_of(&pod.component) == place.component && pod.index == Some(place.index);
+                let is_its = hold.component_of(&pod.component) == place.component
+                    && (pod.index == Some(place.index) || hold.is_follower(&place.component, pod.index));
                 is_its && pod.let_go && !pod.finished && pod.counted_on().is_none()
             })
         })
@@ -287,3 +333,6 @@ impl MemberState {
         self.effects.freed = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

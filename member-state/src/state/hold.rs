@@ -15,6 +15,10 @@ pub struct Hold {
     pub places: Vec<Place>,
     /// Its places are cells of a virtual cluster: its pods run nowhere else.
     pub of_cells: bool,
+    /// Pods of each component at a time.
+    pods: BTreeMap<String, usize>,
+    /// By component, how many pods must succeed, where pods follow one another.
+    completions: BTreeMap<String, i64>,
 }
 
 /// Capacity for one pod.
@@ -30,6 +34,8 @@ pub struct Place {
     pub marks: Option<Arc<BTreeMap<String, String>>>,
     /// Its pod must leave the cells: no other pod gets the place.
     pub leaving: bool,
+    /// Its pod has ended and no other follows: the hub may give its cells to others.
+    pub over: bool,
     /// The bound pod that uses the place; while there is one, the place itself is not counted.
     pub occupant: Option<PodKey>,
 }
@@ -38,8 +44,9 @@ impl Hold {
     /// `nodes`: component to the node of each of its replicas, by index. An invalid quantity in the spec is
     /// ignored; such a spec was refused on arrival.
     pub fn new(name: &str, spec: &ReservationSpec, nodes: &BTreeMap<String, Vec<String>>) -> Self {
-        let mut places = Vec::new();
+        let (mut places, mut pods) = (Vec::new(), BTreeMap::new());
         for component in &spec.components {
+            pods.insert(component.name.clone(), usize::try_from(component.replicas).unwrap_or_default());
             let requests = Arc::new(fleet_api::convert::resources(&component.request).unwrap_or_default());
             let nodes = nodes.get(&component.name).into_iter().flatten();
             // A pod without cells has no place yet.
@@ -52,10 +59,13 @@ impl Hold {
                 leaf_cells: Vec::new(),
                 marks: None,
                 leaving: false,
+                over: false,
                 occupant: None,
             }));
         }
-        let mut hold = Self { name: name.to_owned(), places, of_cells: !spec.cells.is_empty() };
+        let completions = spec.completions.clone();
+        let mut hold =
+            Self { name: name.to_owned(), places, of_cells: !spec.cells.is_empty(), pods, completions };
         super::marks::mark(&mut hold, spec);
         hold
     }
@@ -82,26 +92,35 @@ impl Hold {
             .or_else(|| {
                 // A pod without cells waits for its own: cells of another pod stay with that one until it is
                 // gone.
-                if self.of_cells && index.is_some() {
+                if self.of_cells && !self.is_follower(component, index) {
                     return None;
                 }
                 let named = position(&|place| place.component == component && Some(place.index) == index);
-                if named.is_some() && node.is_none() { None } else { position(&free) }
+                let open = |place: &Place| free(place) && !place.over;
+                if named.is_some() && node.is_none() { None } else { position(&open) }
             })
+    }
+
+    /// Whether a pod has no place of its own, but takes that of one that has ended.
+    pub(super) fn is_follower(&self, component: &str, index: Option<usize>) -> bool {
+        index.is_none_or(|index| self.pods.get(component).is_some_and(|pods| index >= *pods))
+    }
+
+    /// How many places of a component no pod needs any more after so many successes; `None`: each whose pod has ended.
+    pub(super) fn places_over(&self, component: &str, succeeded: usize) -> Option<usize> {
+        let completions = usize::try_from(*self.completions.get(component)?).unwrap_or_default();
+        let pods = self.pods.get(component).copied().unwrap_or_default();
+        Some(pods.saturating_sub(completions.saturating_sub(succeeded)))
     }
 
     /// The component of a pod's role: controllers differ in upper and lower case, and some set no role.
     pub fn component_of<'a>(&'a self, role: &'a str) -> &'a str {
-        let is_it = |place: &&Place| place.component.eq_ignore_ascii_case(role);
-        if let Some(place) = self.places.iter().find(is_it) {
-            return &place.component;
+        let mut known = self.pods.iter().filter(|(_, pods)| **pods > 0).map(|(name, _)| name);
+        if let Some(name) = known.clone().find(|name| name.eq_ignore_ascii_case(role)) {
+            return name;
         }
-        match self.places.first() {
-            Some(first)
-                if role.is_empty() && self.places.iter().all(|place| place.component == first.component) =>
-            {
-                &first.component
-            }
+        match (known.next(), known.next()) {
+            (Some(only), None) if role.is_empty() => only,
             _ => role,
         }
     }

@@ -26,6 +26,15 @@ pub struct CellGroupAsk {
     pub pods: Vec<(String, i64)>,
 }
 
+impl CellGroupAsk {
+    /// Its request without its name: equal ones get equal answers.
+    pub(crate) fn plain(&self) -> String {
+        let mut request = self.request.clone();
+        request.affinity_group.name.clear();
+        serde_json::to_string(&request).unwrap_or_default()
+    }
+}
+
 /// A member's report on the nodes that are cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellNodes {

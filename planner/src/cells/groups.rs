@@ -295,7 +295,7 @@ pub(crate) fn has_ended(held: &Held, component: &str, index: i64) -> bool {
 }
 
 /// Not one whose pods have all ended.
-fn has_cells(group: &CellGroup) -> bool {
+pub(crate) fn has_cells(group: &CellGroup) -> bool {
     group.places.iter().any(|place| !place.node.is_empty())
 }
 

@@ -40,6 +40,7 @@ impl CellRoom {
         self.never.clear();
         self.admitted.clear();
         self.refused.clear();
+        self.suits.clear();
         self.growth += 1;
         self.tell_health();
         Ok(())

@@ -219,6 +219,16 @@ fn batch(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
     }])
 }
 
+/// By component, how many pods must succeed for the job to complete, where pods follow one another.
+pub fn completions(kind: WorkloadKind, object: &Value) -> BTreeMap<String, i64> {
+    if kind != WorkloadKind::BatchJob {
+        return BTreeMap::new();
+    }
+    let number =
+        |field: &str, absent: i64| count(&object["spec"][field], absent, String::new).unwrap_or(absent);
+    BTreeMap::from([("job".to_owned(), number("completions", number("parallelism", 1)))])
+}
+
 fn deployment(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
     Ok(vec![Component {
         name: "replica".to_owned(),
@@ -403,6 +413,16 @@ mod tests {
             torch(json!({"Master": role(Value::Null, json!({"limits": {"cpu": 2}})), "Worker": {}})),
             &["master 1: cpu 2", "worker 1: "],
         );
+    }
+
+    #[test]
+    fn pods_of_a_batch_job_follow_one_another() {
+        let of =
+            |kind, spec: Value| completions(kind, &json!({"spec": spec})).into_values().collect::<Vec<_>>();
+        assert_eq!(of(WorkloadKind::BatchJob, json!({"parallelism": 2, "completions": 5})), [5]);
+        assert_eq!(of(WorkloadKind::BatchJob, json!({"parallelism": 2})), [2]);
+        assert_eq!(of(WorkloadKind::BatchJob, json!({})), [1]);
+        assert_eq!(of(WorkloadKind::VolcanoJob, json!({"completions": 5})), [0; 0]);
     }
 
     #[test]

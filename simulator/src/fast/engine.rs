@@ -409,7 +409,7 @@ impl<'l> Sim<'l> {
                 self.bind(job, member, None);
             }
             // Here is no configuration of cells.
-            Decision::Regroup { .. } => {}
+            Decision::Regroup { .. } | Decision::Move { .. } => {}
             Decision::Evict { job, taker, rule, lost_work_ms, .. } => {
                 let Some(job) = self.alive.get(&job).copied() else { return };
                 let by = self.alive.get(&taker).map(|taker| Arc::clone(&self.jobs[*taker].name));
@@ -472,7 +472,10 @@ impl<'l> Sim<'l> {
 
 fn jobs_of(decision: &Decision) -> Vec<&JobId> {
     match decision {
-        Decision::Ask { job, .. } | Decision::Bind { job, .. } | Decision::Regroup { job, .. } => vec![job],
+        Decision::Ask { job, .. }
+        | Decision::Bind { job, .. }
+        | Decision::Move { job, .. }
+        | Decision::Regroup { job, .. } => vec![job],
         Decision::Evict { job, taker, .. } => vec![job, taker],
     }
 }

@@ -128,6 +128,7 @@ pub(super) fn change(
             status.bad_nodes.clear();
             entry.spec = std::sync::Arc::new(spec.clone());
             state.add_hold(Hold::new(name, spec, &status.nodes));
+            status.ended = state.close_places(name, &status.ended);
             status.vacated = state.vacated_of(name, spec);
             // The copy contains the spec, so it is written again.
             entry.copy = CopyState::Maybe;
@@ -161,11 +162,11 @@ pub(super) fn settle(entry: &mut ReservationEntry, name: &str, state: &mut Membe
 }
 
 /// Updates the answer to the state of nodes and pods; returns whether it changed.
-pub(super) fn refresh(entry: &mut ReservationEntry, name: &str, state: &MemberState) -> bool {
+pub(super) fn refresh(entry: &mut ReservationEntry, name: &str, state: &mut MemberState) -> bool {
     let Verdict::Held(status) = &mut entry.verdict else { return false };
     let before = status.clone();
     if entry.spec.cell_nodes.is_empty() {
-        status.ended = state.ended_of(name);
+        status.ended = state.close_places(name, &status.ended);
         status.vacated = state.vacated_of(name, &entry.spec);
     } else {
         *status = standing(&entry.spec, state);

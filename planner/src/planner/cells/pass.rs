@@ -11,9 +11,11 @@ use crate::{
     cells::{
         Place,
         ask::{CellGroupAsk, CellJob},
+        groups::has_cells,
+        suits::kinds,
     },
     decision::{Decision, Plan, earliest},
-    job::{Job, Stand, Waiting},
+    job::{Held, Job, Stand, Waiting},
     planner::{
         Planner,
         plan::{no_quota, reserved_for, told_apart},
@@ -105,6 +107,7 @@ impl Planner {
                 return 0;
             }
         };
+        let clusters = self.cells.suited(&asks, clusters);
         let mut asked = 0;
         let looked = self.ask_for(&job, &asks, asks.groups.iter(), clusters, now_ms, plan, &mut asked);
         let complete = looked.waits.is_none() && looked.victims.is_empty();
@@ -155,11 +158,37 @@ impl Planner {
             true => looked.waits,
             false => Some(waits_for(&looked.victims)),
         };
+        if looked.placed.is_empty()
+            && looked.victims.is_empty()
+            && let Some(waiting) = &waiting
+            && self.is_stranded(&job, held, &asks, &missing)
+        {
+            let message = format!(
+                "no pod of it is left on cells in {}, which can give its other pods none: {}",
+                held.cluster, waiting.message
+            );
+            plan.decisions.push(Decision::Move { job: id.clone(), cluster: held.cluster.clone(), message });
+        }
         self.verdicts.tell_partial(&id, waiting);
         if !looked.placed.is_empty() {
             self.cells.changed.insert(id);
         }
         asked
+    }
+
+    /// Whether a run has no pod on cells any more, its cluster could not hold any of those that wait even if it were empty,
+    /// and another cluster could hold the job.
+    fn is_stranded(&mut self, job: &Job, held: &Held, asks: &CellJob, missing: &[CellGroupAsk]) -> bool {
+        if self.cells.groups_of(&job.id, Some(held)).iter().any(has_cells) {
+            return false;
+        }
+        let waiting = kinds(missing.iter());
+        if waiting.iter().any(|ask| self.cells.could_hold(&[ask], &held.cluster)) {
+            return false;
+        }
+        let all = kinds(asks.groups.iter());
+        let others = self.clusters_for(job).unwrap_or_default();
+        others.iter().any(|cluster| *cluster != held.cluster && self.cells.could_hold(&all, cluster))
     }
 
     /// Whether quota, configuration and claims let the job start, and the clusters that may be used.
@@ -294,7 +323,7 @@ impl Planner {
         plan: &mut Plan,
         asked: &mut usize,
     ) -> Tried {
-        let key = key(ask, clusters);
+        let key = (ask.plain(), clusters.to_vec());
         let Some(cells) = self.cells.cells.as_mut() else {
             return Tried::Waits(Waiting::new(Reason::InvalidCells, "no CellConfiguration is in force"));
         };
@@ -371,13 +400,6 @@ impl Planner {
         }
         victims
     }
-}
-
-/// Equal requests get equal answers.
-fn key(ask: &CellGroupAsk, clusters: &[String]) -> (String, Vec<String>) {
-    let mut request = ask.request.clone();
-    request.affinity_group.name.clear();
-    (serde_json::to_string(&request).unwrap_or_default(), clusters.to_vec())
 }
 
 /// The reason, with the level that blocks.

@@ -1,6 +1,7 @@
 //! The lab's experiments and the faults around them, over the planner alone.
 
 mod edits;
+mod stranded;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -114,7 +115,7 @@ impl Lab {
         self.planner.set_job(job, self.now_ms);
     }
 
-    /// One plan: `job -> node ...` for a start, `job ~ node ...` for other cells, `taker x victim` for an eviction. What
+    /// One plan: `job -> node ...` for a start, `job ~ node ...` for other cells, `taker x victim` for an eviction, `job leaves cluster`. What
     /// starts runs at once, as its reservation says.
     fn plan(&mut self) -> Vec<String> {
         self.now_ms += 1;
@@ -136,6 +137,7 @@ impl Lab {
                 Decision::Evict { job, taker, .. } => {
                     told.push(format!("{} x {}", short(&taker), short(&job)))
                 }
+                Decision::Move { job, cluster, .. } => told.push(format!("{} leaves {cluster}", short(&job))),
                 Decision::Bind { .. } => told.push("bind".into()),
             }
         }

@@ -1,0 +1,121 @@
+//! Runs whose cluster can give them no more cells.
+
+use super::*;
+
+/// Two members with a node each, and how many nodes of each the virtual cluster `vc` was promised.
+fn two_members(west: i64, east: i64) -> ClusterConfig {
+    let text = format!(
+        "
+physicalCluster:
+  skuTypes:
+    GPU: {{gpu: 1, cpu: 2, memory: 4096Mi}}
+    LARGE: {{gpu: 1, cpu: 2, memory: 4096Mi}}
+  cellTypes:
+    W-NODE: {{childCellType: GPU, childCellNumber: 2, isNodeLevel: true}}
+    E-NODE: {{childCellType: LARGE, childCellNumber: 4, isNodeLevel: true}}
+  physicalCells:
+    - {{cellType: W-NODE, cellAddress: w, cluster: west}}
+    - {{cellType: E-NODE, cellAddress: e, cluster: east}}
+virtualClusters:
+  vc: {{virtualCells: [{{cellType: W-NODE, cellNumber: {west}}}, {{cellType: E-NODE, cellNumber: {east}}}]}}
+  other: {{virtualCells: [{{cellType: W-NODE, cellNumber: {}}}]}}
+",
+        1 - west
+    );
+    ClusterConfig::read(&fleet_api::yaml::read(&text).expect("YAML")).expect("a configuration")
+}
+
+fn lab(west: i64, east: i64) -> Lab {
+    let mut lab = Lab { planner: Planner::new(Settings::default()), now_ms: 0, jobs: BTreeMap::new() };
+    for (name, node) in [("west", "w"), ("east", "e")] {
+        let facts =
+            fleet_policies::affinity::ClusterFacts { name: name.into(), ready: true, ..Default::default() };
+        let shapes: Vec<NodeShape> = Vec::new();
+        lab.planner
+            .set_cluster(name, Member { facts, reserves: true, shapes, sequence: 1, ..Member::default() });
+        lab.planner.set_cell_nodes(name, Some(CellNodes { good: [node.to_string()].into() }));
+    }
+    lab.promise(west, east);
+    lab
+}
+
+impl Lab {
+    fn promise(&mut self, west: i64, east: i64) {
+        self.planner.set_cells(Some(two_members(west, east)), self.now_ms).expect("valid");
+    }
+
+    /// The run of the job is in the west.
+    fn in_the_west(&mut self, name: &str) {
+        let job = self.jobs.get_mut(name).expect("known");
+        let Stand::Holds(held) = &mut job.stand else { panic!("it runs") };
+        held.cluster = "west".into();
+        self.planner.set_job(job.clone(), self.now_ms);
+    }
+
+    fn ended_in_the_west(&mut self, name: &str, indices: &[i64]) {
+        self.ended(name, indices);
+        self.in_the_west(name);
+    }
+}
+
+#[test]
+fn a_run_without_pods_leaves_a_cluster_that_can_give_it_no_cells() {
+    let mut lab = lab(1, 0);
+    lab.submit("three", "vc", 100, 3, false);
+    assert_eq!(lab.plan(), ["three -> w0:[0] w1:[1]"]);
+    lab.in_the_west("three");
+    assert!(lab.plan().is_empty());
+    // What was promised is in another cluster now: what runs goes on.
+    lab.promise(0, 1);
+    lab.ended_in_the_west("three", &[]);
+    lab.plan();
+    lab.in_the_west("three");
+    assert!(lab.plan().is_empty(), "two pods run");
+    lab.ended_in_the_west("three", &[0]);
+    lab.plan();
+    lab.in_the_west("three");
+    assert!(lab.plan().is_empty(), "one pod runs");
+    lab.ended_in_the_west("three", &[0, 1]);
+    let told = lab.plan();
+    assert!(told.contains(&"three leaves west".to_string()), "{told:?}");
+    lab.in_the_west("three");
+    assert_eq!(lab.plan(), ["three leaves west"], "until it is told that the run ends");
+    lab.leaves("three");
+    assert_eq!(lab.plan(), ["three -> e0:[0] e1:[1] e2:[2]"]);
+}
+
+#[test]
+fn a_run_stays_where_it_may_get_cells_again_or_where_no_other_cluster_has_any() {
+    let mut lab = lab(1, 0);
+    lab.submit("three", "vc", 100, 3, false);
+    assert_eq!(lab.plan(), ["three -> w0:[0] w1:[1]"]);
+    lab.in_the_west("three");
+    // Nobody has promised it any cells.
+    lab.promise(0, 0);
+    lab.ended_in_the_west("three", &[0, 1]);
+    lab.plan();
+    lab.in_the_west("three");
+    assert!(lab.plan().is_empty());
+    // Both clusters have some, and a bad node recovers.
+    lab.promise(1, 1);
+    lab.planner.set_cell_nodes("west", Some(CellNodes::default()));
+    lab.ended_in_the_west("three", &[0, 1]);
+    assert!(lab.plan().iter().all(|told| !told.contains("leaves")));
+    lab.planner.set_cell_nodes("west", Some(CellNodes { good: ["w".to_string()].into() }));
+    assert_eq!(lab.plan(), ["three ~ w2:[0]"]);
+}
+
+#[test]
+fn a_job_whose_pods_differ_begins_where_all_of_them_can_run() {
+    for (wide, place) in [(1, "w0:[0] w1:[1]"), (4, "e0:[0]")] {
+        let mut lab = lab(1, 1);
+        lab.submit("two", "vc", 100, 2, false);
+        // The second pod needs as many devices as only the east has in one node.
+        let job = lab.jobs.get_mut("two").expect("known");
+        let mut asked = job.cells.as_deref().cloned().expect("cells");
+        asked.groups[1].request = GroupRequest::new("default/two/train-1", "vc", 100, 1, wide);
+        job.cells = Some(Arc::new(asked));
+        lab.planner.set_job(job.clone(), lab.now_ms);
+        assert_eq!(lab.plan(), [format!("two -> {place}")], "{wide}");
+    }
+}
