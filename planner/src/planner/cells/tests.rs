@@ -1,6 +1,7 @@
 //! The lab's experiments and the faults around them, over the planner alone.
 
 mod edits;
+mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +61,7 @@ impl Lab {
 
     fn nodes(&mut self, good: &[&str]) {
         let good = good.iter().map(|node| (*node).to_string()).collect();
-        self.planner.set_cell_nodes("lab", Some(CellNodes { good }));
+        self.planner.set_cell_nodes("lab", Some(CellNodes { good, ..CellNodes::default() }));
     }
 
     /// A job of so many pods with one GPU each.
