@@ -204,7 +204,7 @@ pub struct VirtualClusterStatus {
     /// Leaf cells of all types that opportunistic jobs of this virtual cluster use.
     #[serde(default)]
     pub borrowed_in: i64,
-    /// Jobs that wait.
+    /// Jobs that wait, also those of which some pods wait and others run.
     #[serde(default)]
     pub waiting: i64,
     /// Jobs that have cells.
@@ -274,7 +274,7 @@ pub struct ClassJobs {
     /// oppo, test, prod, crit, or another number from -1 to 1000.
     #[cfg_attr(feature = "schemas", schemars(length(max = 63)))]
     pub class: String,
-    /// Jobs that wait.
+    /// Jobs that wait, also those of which some pods wait and others run.
     pub waiting: i64,
     /// Jobs that have cells.
     pub running: i64,

@@ -1,14 +1,19 @@
 //! Admission at submission: whether a group could ever be placed, if everything were free and good; if not, why.
 
+use std::collections::BTreeSet;
+
 use crate::{
     cells::Cells,
     reason::Refusal,
-    request::{self, Checked, GroupNeed, GroupRequest},
+    request::{self, Checked, CheckedGroup, GroupNeed, GroupRequest},
     schedule::{Target, fits_empty, targets},
     search::count_pods,
     state::State,
-    topology::Topology,
+    topology::{ChainNo, Topology},
 };
+
+/// Types that a message names.
+const LISTED: usize = 16;
 
 impl Cells {
     /// Refuses a group that can never run: an invalid request, a pod larger than any node, cells of the VC that do
@@ -39,24 +44,10 @@ impl Cells {
 
 fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, targets: &[Target]) -> String {
     let group = request.name();
-    let owner = match (checked.asker.pin, checked.asker.priority) {
-        (Some(_), _) => format!("pinned cell {} of VC {}", request.pinned_cell_id, request.vc),
-        (None, 0..) => format!("VC {}", request.vc),
-        (None, _) => "the cluster".to_string(),
-    };
+    let owner = owner(request, checked);
     let most = targets.iter().max_by_key(|target| capacity(topology, checked, target).0);
     let Some(target) = most else {
-        let own = topology.vc(checked.asker.vc);
-        if checked.asker.pin.is_none() && checked.asker.priority >= 0 && own.by_level.is_empty() {
-            let pins = match own.pins.keys().cloned().collect::<Vec<_>>() {
-                pins if pins.is_empty() => "it was promised none".to_string(),
-                pins => format!("its jobs name one of its pinned cells: {}", pins.join(", ")),
-            };
-            return format!("group {group} can never run: {owner} has no cells for any job; {pins}");
-        }
-        return format!(
-            "group {group} can never run: {owner} has no cells with all the types that it asks for"
-        );
+        return format!("group {group} can never run: {}", no_chain(topology, request, checked));
     };
     let (total, largest) = capacity(topology, checked, target);
     let chain = topology.chain(target.chain);
@@ -101,6 +92,68 @@ fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, tar
          span nodes or promised cells{clusters}",
         count_pods(&target.need)
     )
+}
+
+fn owner(request: &GroupRequest, checked: &Checked) -> String {
+    match (checked.asker.pin, checked.asker.priority) {
+        (Some(_), _) => format!("pinned cell {} of VC {}", request.pinned_cell_id, request.vc),
+        (None, 0..) => format!("VC {}", request.vc),
+        (None, _) => "the cluster".to_string(),
+    }
+}
+
+/// Why no chain can be searched for a group: its VC has no cells, or none of its chains has all the types that the group
+/// names.
+pub(crate) fn no_chain(topology: &Topology, request: &GroupRequest, checked: &Checked) -> String {
+    let (asker, owner) = (checked.asker, owner(request, checked));
+    let own = topology.vc(asker.vc);
+    if asker.pin.is_none() && asker.priority >= 0 && own.by_level.is_empty() {
+        let pins = match own.pins.keys().cloned().collect::<Vec<_>>() {
+            pins if pins.is_empty() => "it was promised none".to_string(),
+            pins => format!("its jobs name one of its pinned cells: {}", pins.join(", ")),
+        };
+        return format!("{owner} has no cells for any job; {pins}");
+    }
+    let mut types: BTreeSet<&str> = BTreeSet::new();
+    if asker.pin.is_none() && !request.leaf_cell_type.is_empty() {
+        types.insert(&request.leaf_cell_type);
+    }
+    named_types(&checked.root, &mut types);
+    let chains: BTreeSet<ChainNo> = match asker.pin.and_then(|pin| topology.slot(pin).pinned) {
+        Some(pin) => BTreeSet::from([topology.cell(pin).chain]),
+        None if asker.priority >= 0 => own.by_level.keys().map(|(chain, _)| *chain).collect(),
+        None => (0..topology.chains.len()).map(ChainNo::of).collect(),
+    };
+    let has = |chain: &ChainNo, name: &str| topology.chain(*chain).level_of(name).is_some();
+    let (there, absent): (Vec<&str>, Vec<&str>) =
+        types.into_iter().partition(|name| chains.iter().any(|chain| has(chain, name)));
+    if absent.is_empty() {
+        return format!(
+            "it asks for cells of the types {}, which no chain of {owner} has together, and all pods of a group are \
+             in one chain; allowed: a group for each",
+            there.join(" and ")
+        );
+    }
+    let known = chains.iter().flat_map(|chain| &topology.chain(*chain).levels);
+    let known: BTreeSet<&str> = known.map(|level| level.name.as_str()).collect();
+    let more = match known.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let known: Vec<&str> = known.into_iter().take(LISTED).collect();
+    format!(
+        "it asks for cells of type {}, of which {owner} has none; allowed: {}{more}",
+        absent.join(" and "),
+        known.join(", ")
+    )
+}
+
+fn named_types<'g>(group: &'g CheckedGroup, into: &mut BTreeSet<&'g str>) {
+    into.extend(group.within.as_deref());
+    into.extend(group.pods.iter().filter_map(|pod| pod.cell_type.as_deref()));
+    for child in &group.children {
+        named_types(child, into);
+    }
 }
 
 /// Leaves of all chains and clusters that a group of one of them could use.

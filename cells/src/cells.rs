@@ -26,6 +26,8 @@ pub struct Cells {
     pub(crate) groups: Groups,
     /// The state with everything free and good; made on first use.
     pub(crate) pristine: Option<Box<State>>,
+    /// Bad nodes that their cluster does not have.
+    pub(crate) absent: BTreeSet<NodeName>,
     pub(crate) generation: u64,
 }
 
@@ -35,7 +37,8 @@ impl Cells {
     pub fn new(config: ClusterConfig, unreported: Unreported) -> Result<Self, ConfigErrors> {
         let topology = Arc::new(compile(config)?);
         let state = State::new(&topology, unreported == Unreported::Good);
-        Ok(Self { topology, state, groups: Groups::default(), pristine: None, generation: 0 })
+        let absent = BTreeSet::new();
+        Ok(Self { topology, state, groups: Groups::default(), pristine: None, absent, generation: 0 })
     }
 
     #[must_use]
@@ -57,6 +60,17 @@ impl Cells {
             self.state.set_good(&self.topology, number, good);
             self.generation += 1;
         }
+        true
+    }
+
+    /// Nodes of the configuration that their cluster does not have: the reason why they are bad.
+    /// `false` where nothing changes.
+    pub fn set_absent_nodes(&mut self, absent: BTreeSet<NodeName>) -> bool {
+        if self.absent == absent {
+            return false;
+        }
+        self.absent = absent;
+        self.generation += 1;
         true
     }
 

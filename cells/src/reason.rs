@@ -40,7 +40,11 @@ pub enum WaitCause {
     /// No cell of the level, which must hold the whole group, has enough free leaves.
     NoCellForGroup { asked: u64, largest_free: u64 },
     /// It would fit if this node were good.
-    BadNode { node: NodeName },
+    BadNode {
+        node: NodeName,
+        /// Its cluster has no such node.
+        absent: bool,
+    },
     /// It would fit if this node had been suggested.
     NotSuggested { node: NodeName },
     /// The search was given up after so many steps; a smaller group may fit.
@@ -48,7 +52,7 @@ pub enum WaitCause {
     /// The group itself is being preempted. It must leave before it can be placed again.
     BeingPreempted { by: String },
     /// The group cannot use this part of the fleet: nothing was tried there.
-    NoChain { leaf_type: String },
+    NoChain { why: String },
 }
 
 impl WaitReason {
@@ -88,7 +92,10 @@ impl fmt::Display for WaitReason {
                 "insufficient capacity in {scope} at level {level}: {asked} leaf cells must lie within one \
                  {level}, at most {largest_free} are free in one"
             ),
-            WaitCause::BadNode { node } => write!(f, "only possible in {scope} with bad node {node}"),
+            WaitCause::BadNode { node, absent } => {
+                let why = if *absent { ", which its cluster does not have" } else { "" };
+                write!(f, "only possible in {scope} with bad node {node}{why}")
+            }
             WaitCause::NotSuggested { node } => {
                 write!(f, "only possible in {scope} with node {node}, which is not suggested")
             }
@@ -96,9 +103,7 @@ impl fmt::Display for WaitReason {
                 write!(f, "no placement found in {scope} after {steps} steps of search")
             }
             WaitCause::BeingPreempted { by } => write!(f, "the group is being preempted by {by}"),
-            WaitCause::NoChain { leaf_type } => {
-                write!(f, "insufficient capacity in {scope}: no cells of type {leaf_type} to look at")
-            }
+            WaitCause::NoChain { why } => write!(f, "insufficient capacity in {scope}: {why}"),
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct PromiseChange {
     pub vc: String,
     pub chain: String,
     pub cell_type: String,
+    /// Not empty: a pinned cell.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pinned_cell_id: String,
     pub before: u64,
     pub after: u64,
 }
@@ -27,7 +30,7 @@ pub struct PromiseChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// Promises that grow or shrink; pinned cells count as cells of their type.
+    /// Promises that grow or shrink, and pinned cells, each for itself.
     pub promises: Vec<PromiseChange>,
     pub nodes_added: Vec<NodeName>,
     pub nodes_removed: Vec<NodeName>,
@@ -80,7 +83,8 @@ impl Cells {
             let probe = crate::compile::compile(config.clone())?;
             good.extend(probe.nodes.into_iter().map(|node| node.name).filter(|node| !old.contains(node)));
         }
-        let (cells, groups) = Cells::recover(config, &good, self.bound_groups(), now_ms)?;
+        let (mut cells, groups) = Cells::recover(config, &good, self.bound_groups(), now_ms)?;
+        cells.absent.clone_from(&self.absent);
         let new: BTreeSet<NodeName> = cells.nodes().cloned().collect();
         let preempting = self.groups.iter().filter(|(_, group)| group.state == GroupState::Preempting);
         let difference = Difference {
@@ -94,14 +98,14 @@ impl Cells {
     }
 }
 
-type Promises<'a> = BTreeMap<(&'a str, &'a str, &'a str), u64>;
+type Promises<'a> = BTreeMap<[&'a str; 4], u64>;
 
 fn promises(topology: &Topology) -> Promises<'_> {
     let mut promises = Promises::new();
     for slot in &topology.slots {
         let chain = topology.chain(slot.chain);
-        let key =
-            (topology.vc(slot.vc).name.as_str(), chain.name.as_str(), chain.level(slot.level).name.as_str());
+        let pin = slot.pinned.and_then(|cell| topology.cell(cell).pinned.as_deref()).unwrap_or_default();
+        let key = [&topology.vc(slot.vc).name, &chain.name, &chain.level(slot.level).name, pin];
         *promises.entry(key).or_default() += 1;
     }
     promises
@@ -110,10 +114,11 @@ fn promises(topology: &Topology) -> Promises<'_> {
 fn promise_changes(old: &Topology, new: &Topology) -> Vec<PromiseChange> {
     let (old, new) = (promises(old), promises(new));
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).copied().collect();
-    let change = |key: (&str, &str, &str)| PromiseChange {
-        vc: key.0.to_string(),
-        chain: key.1.to_string(),
-        cell_type: key.2.to_string(),
+    let change = |key: [&str; 4]| PromiseChange {
+        vc: key[0].to_string(),
+        chain: key[1].to_string(),
+        cell_type: key[2].to_string(),
+        pinned_cell_id: key[3].to_string(),
         before: old.get(&key).copied().unwrap_or(0),
         after: new.get(&key).copied().unwrap_or(0),
     };

@@ -10,4 +10,5 @@ mod losses;
 mod play;
 mod properties;
 mod states;
+mod told;
 mod within;

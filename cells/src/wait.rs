@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    admit::no_chain,
     cells::Cells,
     decision::Ask,
     reason::{Scope, WaitCause, WaitReason},
     request::{Asker, Checked, GroupNeed, GroupRequest, Need},
-    schedule::{Target, passes},
+    schedule::{Target, passes, targets},
     search::{Filter, Search, count_pods},
     topology::{ChainNo, Level, NodeName, NodeNo},
 };
@@ -45,7 +46,8 @@ impl Cells {
             let without = Filter::new(&self.topology, &self.state, false, None);
             let bad = |cells: &Cells, node: NodeNo| !cells.state.good(node);
             if let Some((node, level)) = self.node_with(asker, targets, &without, ask, bad) {
-                return WaitReason { scope, level, cause: WaitCause::BadNode { node } };
+                let absent = self.absent.contains(&node);
+                return WaitReason { scope, level, cause: WaitCause::BadNode { node, absent } };
             }
         }
         self.shortage(request, checked, ask, targets, scope)
@@ -94,7 +96,7 @@ impl Cells {
                 "" => "any".to_string(),
                 one => one.to_string(),
             };
-            let cause = WaitCause::NoChain { leaf_type: leaf_type.clone() };
+            let cause = WaitCause::NoChain { why: self.why_no_target(request, checked, ask) };
             return WaitReason { scope, level: leaf_type, cause };
         };
         let free = self.free_leaves(asker, target);
@@ -122,6 +124,22 @@ impl Cells {
         let pods = u32::try_from(count_pods(&target.need)).unwrap_or(u32::MAX);
         let fitting = u32::try_from(reach.pods).unwrap_or(u32::MAX);
         WaitReason { scope, level, cause: WaitCause::NoCellForPods { pods, fitting, leaves_each } }
+    }
+
+    fn why_no_target(&self, request: &GroupRequest, checked: &Checked, ask: &Ask<'_>) -> String {
+        let elsewhere = targets(&self.topology, request, checked, None);
+        if elsewhere.is_empty() {
+            return no_chain(&self.topology, request, checked);
+        }
+        let has: BTreeSet<&str> =
+            elsewhere.iter().map(|target| self.topology.clusters[target.cluster.at()].as_str()).collect();
+        let has: Vec<&str> = has.into_iter().collect();
+        let may = ask.clusters.map(|names| names.join(", ")).filter(|names| !names.is_empty());
+        format!(
+            "its cells are in {}; it may run in {}",
+            has.join(", "),
+            may.as_deref().unwrap_or("no cluster now")
+        )
     }
 
     fn reach(&mut self, asker: Asker, target: &Target, need: &GroupNeed, ask: &Ask<'_>) -> Reach {

@@ -323,6 +323,9 @@ impl Valid {
             let names = absent.into_iter().collect::<Vec<_>>().join(", ");
             remarks.push_str(&format!("; its cells are bad because these members have not joined: {names}"));
         }
+        if let Some(absent) = permits::absent(world, &self.nodes) {
+            remarks.push_str(&format!("; {absent}"));
+        }
         if !self.unnamed.is_empty() {
             remarks
                 .push_str(&format!("; bad until a member reports their nodes: {}", sentence(&self.unnamed)));

@@ -96,6 +96,82 @@ pub fn members<'c>(
     members
 }
 
+/// Nodes of a configuration that a member does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AbsentNodes {
+    pub cluster: String,
+    pub names: Vec<String>,
+    /// Nodes that the member has and that are no cells, the most alike first: one of them may be meant.
+    pub others: Vec<String>,
+}
+
+/// Most names that a message lists.
+const LISTED: usize = 8;
+
+impl AbsentNodes {
+    /// `cells` are all nodes of the configuration.
+    pub fn of(cluster: &Cluster, names: Vec<String>, cells: &[NodeName]) -> Self {
+        let cluster_name = cluster.name_any();
+        let of_it = cells.iter().filter(|node| node.cluster == cluster_name);
+        let cells: BTreeSet<&str> = of_it.map(|node| node.node.as_str()).collect();
+        let has = cluster.status.iter().flat_map(nodes_named);
+        let others: BTreeSet<&String> = has.filter(|name| !cells.contains(name.as_str())).collect();
+        let mut others: Vec<String> = others.into_iter().cloned().collect();
+        let likeness = |other: &String| names.iter().take(LISTED).map(|name| alike(name, other)).max();
+        others.sort_by_cached_key(|other| std::cmp::Reverse(likeness(other)));
+        Self { cluster: cluster_name, names, others }
+    }
+}
+
+/// Characters that two names begin and end with in common.
+fn alike(one: &str, other: &str) -> usize {
+    let same = |(left, right): &(char, char)| left == right;
+    let begin = one.chars().zip(other.chars()).take_while(same).count();
+    begin + one.chars().rev().zip(other.chars().rev()).take_while(same).count()
+}
+
+impl std::fmt::Display for AbsentNodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cluster = &self.cluster;
+        let names: Vec<String> = self.names.iter().map(|name| format!("{cluster}/{name}")).collect();
+        write!(f, "found {}; allowed: nodes of {cluster}", listed(&names))?;
+        match self.others.is_empty() {
+            true => Ok(()),
+            false => write!(f, ", of which these are no cells: {}", listed(&self.others)),
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    match names.len() {
+        all if all > LISTED => format!("{} and {} more", names[..LISTED].join(", "), all - LISTED),
+        _ => names.join(", "),
+    }
+}
+
+/// Nodes of a configuration that their member does not have, for each member that reports the names of all its nodes.
+pub fn absent_nodes<'c>(
+    nodes: &[NodeName],
+    clusters: impl IntoIterator<Item = &'c Cluster>,
+) -> Vec<AbsentNodes> {
+    let mut absent = Vec::new();
+    for cluster in clusters {
+        let Some(status) = &cluster.status else { continue };
+        let has: BTreeSet<&String> = nodes_named(status).collect();
+        let total = status.node_summary.as_ref().map(|summary| summary.total_num);
+        if total.is_none_or(|total| usize::try_from(total).is_ok_and(|total| has.len() < total)) {
+            continue;
+        }
+        let name = cluster.name_any();
+        let missing = nodes.iter().filter(|node| node.cluster == name && !has.contains(&node.node));
+        let missing: Vec<String> = missing.map(|node| node.node.clone()).collect();
+        if !missing.is_empty() {
+            absent.push(AbsentNodes::of(cluster, missing, nodes));
+        }
+    }
+    absent
+}
+
 /// All nodes that a report names, whether something runs on them, they are kept for cells, or they take no pods.
 fn nodes_named(status: &ClusterStatus) -> impl Iterator<Item = &String> {
     let shapes = status.node_shapes.iter().chain(&status.cell_node_shapes);

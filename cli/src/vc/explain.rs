@@ -218,7 +218,9 @@ pub fn print(told: &Explanation) -> String {
         text.push_str(&format!("\n{} waits: {}: {}\n", pod.pod, pod.reason, pod.message));
     }
     if !told.others.is_empty() {
-        let others: Vec<String> = told.others.iter().map(show::occupant).collect();
+        // Each group of a job is one of them.
+        let mut others: Vec<String> = told.others.iter().map(show::occupant).collect();
+        others.dedup();
         text.push_str(&format!("\nAlso on cells of {}: {}\n", told.virtual_cluster, others.join(", ")));
     }
     text

@@ -34,10 +34,13 @@ pub fn difference(plan: &Plan) -> String {
     if !plan.promises.is_empty() {
         let mut table = Table::new(&["Virtual cluster", "Cells", "Before", "After", "Change"]);
         for change in &plan.promises {
-            let cells = match change.chain == change.cell_type {
+            let mut cells = match change.chain == change.cell_type {
                 true => change.chain.clone(),
                 false => format!("{}.{}", change.chain, change.cell_type),
             };
+            if !change.pinned_cell_id.is_empty() {
+                cells.push_str(&format!(" (pinned {})", change.pinned_cell_id));
+            }
             let sign = match change.after > change.before {
                 true => format!("+{}", change.after - change.before),
                 false => format!("-{}", change.before - change.after),
@@ -58,6 +61,9 @@ pub fn difference(plan: &Plan) -> String {
     }
     for unnamed in &plan.unnamed {
         text.push_str(&separated(&text, &format!("bad until a member reports their nodes: {unnamed}\n")));
+    }
+    for absent in &plan.absent {
+        text.push_str(&separated(&text, &format!("bad, because their member has no such node: {absent}\n")));
     }
     match (text.is_empty(), plan.is_change) {
         (true, true) => "no virtual cluster gains or loses cells, and no job loses its place\n".to_string(),

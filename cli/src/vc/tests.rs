@@ -21,6 +21,7 @@ fn a_difference_names_cells_and_jobs() {
         vc: "vc1".into(),
         chain: "POOL".into(),
         cell_type: "NODE".into(),
+        pinned_cell_id: "pin".into(),
         before: 1,
         after: 0,
     };
@@ -28,13 +29,20 @@ fn a_difference_names_cells_and_jobs() {
         virtual_clusters_removed: vec!["vc1".into()],
         promises: vec![change],
         jobs: vec![job],
+        absent: vec!["found east/n9; allowed: nodes of east, also n2".into()],
         is_change: true,
         ..Plan::default()
     };
     let text = show::difference(&plan);
-    for wanted in
-        ["virtual clusters removed: vc1\n", "POOL.NODE", "-1", "default/job-3", "vc1 is gone", "keep running"]
-    {
+    for wanted in [
+        "virtual clusters removed: vc1\n",
+        "POOL.NODE (pinned pin)",
+        "-1",
+        "default/job-3",
+        "vc1 is gone",
+        "keep running",
+        "bad, because their member has no such node: found east/n9",
+    ] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
     assert_eq!(show::difference(&Plan::default()), "no change\n");
@@ -103,4 +111,24 @@ fn a_waiting_job_says_why_and_of_which_virtual_cluster() {
     };
     let text = explain::print(&told);
     assert!(text.contains("insufficient capacity in VC vc1") && text.contains("vc1, class prod"), "{text}");
+}
+
+#[test]
+fn a_job_of_several_groups_is_named_once_beside_another() {
+    let group = |group: &str, job: &str| Occupant {
+        job: job.into(),
+        virtual_cluster: "vc1".into(),
+        class: "prod".into(),
+        group: group.into(),
+    };
+    let others = vec![
+        group("job-3/a", "default/job-3"),
+        group("job-3/b", "default/job-3"),
+        group("job-4", "default/job-4"),
+    ];
+    let told =
+        explain::Explanation { virtual_cluster: "vc1".into(), others, ..explain::Explanation::default() };
+    let text = explain::print(&told);
+    let wanted = "Also on cells of vc1: default/job-3 (vc1, prod), default/job-4 (vc1, prod)\n";
+    assert!(text.contains(wanted), "{text}");
 }

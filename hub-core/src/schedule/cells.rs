@@ -239,12 +239,15 @@ impl Scheduler {
         for reservation in &answered {
             good.extend(reservation.spec.cell_nodes.iter().cloned());
         }
+        let mut unknown = BTreeSet::new();
         for status in answered.iter().filter_map(|reservation| reservation.status.as_ref()) {
             for bad in status.bad_nodes.iter().chain(&status.unknown_nodes) {
                 good.remove(bad);
             }
+            unknown.extend(status.unknown_nodes.iter().cloned());
         }
-        self.planner.set_cell_nodes(cluster, (!answered.is_empty()).then_some(CellNodes { good }));
+        let nodes = CellNodes { good, unknown };
+        self.planner.set_cell_nodes(cluster, (!answered.is_empty()).then_some(nodes));
     }
 
     /// Writes the cells of a running job to its reservation, which its member reads, and to its binding.

@@ -425,3 +425,27 @@ fn each_virtual_cluster_has_a_queue_with_its_waiting_jobs_in_their_order() {
     let writes = plan(&stage);
     assert_eq!(seen(&mut stage, writes), ["delete vc"]);
 }
+
+#[test]
+fn a_node_that_its_member_does_not_have_is_named_with_those_that_may_be_meant() {
+    let mut stage = Stage::default();
+    let answer = |stage: &mut Stage, unknown: &[&str]| {
+        let value = json!({"apiVersion": API, "kind": "Reservation",
+            "metadata": {"name": "cell-nodes-1", "namespace": "fleet-east", "uid": "u"},
+            "spec": {"binding": {"namespace": "", "name": "", "uid": ""}, "epoch": 0, "components": [],
+                "ttlSeconds": 0, "cellNodes": ["a-0", "a-1"]},
+            "status": {"phase": "Reserved", "badNodes": unknown, "unknownNodes": unknown}});
+        let reservation = serde_json::from_value(value).expect("a reservation");
+        stage.world.observe(Observation::Reservation(Change::Apply(reservation)));
+    };
+    stage.join("east", &["a-0", "a-11", "b-7"]);
+    stage.apply(object("a", 1, 2, Value::Null));
+    answer(&mut stage, &["a-1", "of-an-older-configuration"]);
+    assert_eq!(
+        stage.message("a"),
+        "the configuration is in force; bad, because their member has no such node: found east/a-1; allowed: nodes \
+         of east, of which these are no cells: a-11, b-7"
+    );
+    answer(&mut stage, &[]);
+    assert_eq!(stage.message("a"), "the configuration is in force");
+}

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use fleet_api::cells::{
-    AccessRules, CONFIGURATION_NAME, CellConfigurationSpec, VcAccess, access, class::class_name,
-    read::name_members,
+    AccessRules, CONFIGURATION_NAME, CellConfigurationSpec, VcAccess, access,
+    class::class_name,
+    read::{absent_nodes, name_members},
 };
 use fleet_api::patch::merge_diff;
 pub use fleet_cells::PromiseChange;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub jobs: Vec<JobChange>,
     /// Trees whose member is not known: their cells are bad until a member reports them.
     pub unnamed: Vec<String>,
+    /// Nodes that their member does not have, with nodes that may be meant: their cells are bad.
+    pub absent: Vec<String>,
     /// Virtual clusters whose access rules change, with the new rules.
     pub access: Vec<AccessChange>,
     /// Whether the object itself would change.
@@ -123,12 +126,19 @@ pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan
         nodes_removed: texts(&difference.nodes_removed),
         jobs,
         unnamed: unnamed.iter().map(ToString::to_string).collect(),
+        absent: absent(&config, standing)?,
         access: access_changes(&stands, &spec.access),
         is_change: object.is_none_or(|object| !says(object, &wanted.config, &spec))
             && known.as_ref().is_none_or(|(_, before)| *before != written),
         spec,
         before: known,
     })
+}
+
+fn absent(config: &ClusterConfig, standing: &Standing) -> Result<Vec<String>, ConfigErrors> {
+    let cells = Cells::new(config.clone(), Unreported::Good)?;
+    let nodes: Vec<fleet_cells::NodeName> = cells.nodes().cloned().collect();
+    Ok(absent_nodes(&nodes, &standing.clusters).iter().map(ToString::to_string).collect())
 }
 
 fn access_changes(before: &AccessRules, after: &AccessRules) -> Vec<AccessChange> {

@@ -175,3 +175,31 @@ fn every_mistake_of_a_file_has_its_path() {
     broken["spec"]["virtualClusters"]["vc1"]["virtualCells"][0]["cellNumber"] = json!(9);
     assert!(told(&broken.to_string()).starts_with("spec.virtualClusters: found 9 cells"));
 }
+
+#[test]
+fn a_plan_names_nodes_that_their_member_does_not_have() {
+    let absent = |total: i64, nodes: &[&str]| {
+        let mut standing = standing(&[]);
+        let shapes = json!([{"count": nodes.len(), "allocatable": {}, "free": {}, "nodes": nodes}]);
+        let status = json!({"nodeSummary": {"totalNum": total, "readyNum": total}, "nodeShapes": shapes});
+        standing.clusters[0].status = serde_json::from_value(status).expect("a status");
+        plan::plan(&standing, &file::read(TWO).expect("a file"), now()).expect("a plan").absent
+    };
+    assert_eq!(absent(2, &["hostname-carol", "hostname-dan"]), [""; 0]);
+    assert_eq!(
+        absent(3, &["hostname-carol", "a-host", "hostname-dn"]),
+        ["found only/hostname-dan; allowed: nodes of only, of which these are no cells: hostname-dn, a-host"]
+    );
+    // It has more nodes than it names.
+    assert_eq!(absent(4, &["hostname-carol", "a-host", "hostname-dn"]), [""; 0]);
+    let ten: Vec<String> = (0..10).map(|number| format!("n{number}")).collect();
+    let ten: Vec<&str> = ten.iter().map(String::as_str).collect();
+    let told = absent(10, &ten);
+    assert_eq!(
+        told,
+        [
+            "found only/hostname-carol, only/hostname-dan; allowed: nodes of only, of which these are no cells: n0, n1, \
+          n2, n3, n4, n5, n6, n7 and 2 more"
+        ]
+    );
+}

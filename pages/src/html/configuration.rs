@@ -46,6 +46,7 @@ fn difference(plan: &Plan) -> Markup {
         ("Nodes that come", &plan.nodes_added),
         ("Nodes that go", &plan.nodes_removed),
         ("Bad until a member has their nodes", &plan.unnamed),
+        ("Bad, because their member has no such node", &plan.absent),
     ];
     html! {
         section.checked #difference role="status" {
@@ -59,7 +60,10 @@ fn difference(plan: &Plan) -> Markup {
                     thead { tr { th scope="col" { "Virtual cluster" } th scope="col" { "Chain" } th scope="col" { "Cells of type" }
                         th scope="col" { "Promised now" } th scope="col" { "Then" } } }
                     tbody { @for change in &plan.promises { tr {
-                        th scope="row" { (change.vc) } td { (change.chain) } td { (change.cell_type) }
+                        th scope="row" { (change.vc) } td { (change.chain) } td {
+                            (change.cell_type)
+                            @if !change.pinned_cell_id.is_empty() { " (pinned " (change.pinned_cell_id) ")" }
+                        }
                         td.number { (change.before) } td.number { (change.after) }
                     } } }
                 } }
@@ -101,4 +105,32 @@ fn who_may(access: Option<&VcAccess>) -> String {
         Some(if list.is_empty() { format!("{what}: nobody") } else { format!("{what}: {}", list.join(", ")) })
     });
     said.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_openpai::cells::plan::PromiseChange;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_names_pinned_cells_and_nodes_that_are_not_there() {
+        let pinned = PromiseChange {
+            vc: "vc1".into(),
+            chain: "POOL".into(),
+            cell_type: "NODE".into(),
+            pinned_cell_id: "pin".into(),
+            before: 0,
+            after: 1,
+        };
+        let plan = Plan {
+            promises: vec![pinned],
+            absent: vec!["found east/n9; allowed: nodes of east".into()],
+            is_change: true,
+            ..Plan::default()
+        };
+        let page = difference(&plan).into_string();
+        assert!(page.contains("NODE (pinned pin)"), "{page}");
+        assert!(page.contains("Bad, because their member has no such node</b>: found east/n9"), "{page}");
+    }
 }

@@ -39,6 +39,8 @@ impl CellGroupAsk {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellNodes {
     pub good: BTreeSet<String>,
+    /// Nodes that it does not have.
+    pub unknown: BTreeSet<String>,
 }
 
 /// Shared, so that copying a job is cheap.

@@ -78,6 +78,7 @@ impl CellRoom {
         // The configuration is in force, so it is valid.
         let Ok((cells, lost)) = recovered else { return };
         self.cells = Some(cells);
+        self.tell_absent();
         for group in lost.iter().filter(|lost| lost.promise_lost.is_some()) {
             self.changed.extend(self.job_of.get(&group.group).cloned());
         }
@@ -89,6 +90,7 @@ impl CellRoom {
     /// Updates the health of nodes: good are those that their member reports as good and on which nothing was
     /// refused recently.
     pub(crate) fn tell_health(&mut self) {
+        let other_reasons = self.tell_absent();
         let Some(cells) = self.cells.as_mut() else { return };
         let good = |node: &NodeName| {
             self.nodes.get(&node.cluster).is_some_and(|nodes| nodes.good.contains(&node.node))
@@ -100,9 +102,19 @@ impl CellRoom {
             let good = good(node);
             cells.set_node_health(node, good);
         }
-        if !changed.is_empty() {
+        if other_reasons || !changed.is_empty() {
             self.growth += 1;
         }
+    }
+
+    /// Updates which nodes their member does not have; `false` where nothing changes.
+    fn tell_absent(&mut self) -> bool {
+        let Some(cells) = self.cells.as_mut() else { return false };
+        let unknown = |node: &&NodeName| {
+            self.nodes.get(&node.cluster).is_some_and(|nodes| nodes.unknown.contains(&node.node))
+        };
+        let absent: BTreeSet<NodeName> = cells.nodes().filter(unknown).cloned().collect();
+        cells.set_absent_nodes(absent)
     }
 
     /// Drops expired doubts; returns when the next one expires.

@@ -54,6 +54,20 @@ pub(super) fn check(file: &str, config: &ClusterConfig, events: &[Event]) -> Rea
                 let all = nodes.iter().map(ToString::to_string).collect();
                 return Err(wrong("node.name", &node.to_string(), all));
             }
+            Action::Groups(jobs) => {
+                let suggested = jobs.iter().filter_map(|job| job.suggested.as_ref()).flatten();
+                if let Some(node) = suggested.into_iter().find(|node| !nodes.contains(node)) {
+                    let all = nodes.iter().map(ToString::to_string).collect();
+                    return Err(wrong("group.suggested", &node.to_string(), all));
+                }
+            }
+            Action::Pod(pod) => {
+                let suggested = pod.suggested.iter().flatten();
+                if let Some(node) = suggested.into_iter().find(|node| !nodes.contains(node)) {
+                    let all = nodes.iter().map(ToString::to_string).collect();
+                    return Err(wrong("pod.suggested", &node.to_string(), all));
+                }
+            }
             Action::Show(vc) if !vcs.contains(vc) => {
                 return Err(wrong("show.virtualCluster", vc, vcs.into_iter().collect()));
             }

@@ -124,6 +124,14 @@ fn mistakes_are_told_with_their_line() {
             "f:11: events[1].delete.group: found \"b\"; allowed: a, a/0, a/1",
         ),
         ("  - {at: 0s, delete: {pod: p}}", "events[0].delete.pod: found \"p\"; allowed: none"),
+        (
+            "  - {at: 0s, group: {name: a, virtualCluster: vc, suggested: [n1, m1]}}",
+            "f:10: events[0].group.suggested: found \"m1\"; allowed: n1",
+        ),
+        (
+            "  - {at: 0s, pod: {name: p, suggested: [m1], spec: {virtualCluster: vc, priority: 1, leafCellNumber: 1}}}",
+            "f:10: events[0].pod.suggested: found \"m1\"; allowed: n1",
+        ),
     ];
     for (event, expected) in cases.into_iter().chain(named) {
         let error = CellScenario::read("f", &format!("{NODE}{event}\n")).expect_err(event).to_string();
@@ -173,6 +181,28 @@ fn nodes_that_come_and_go_are_named() {
                  physicalCells: [{cellType: NODE, cellAddress: n2}, {cellType: NODE, cellAddress: n3, cluster: east}]}}";
     let told = story("f", &format!("{NODE}  - {{at: 0s, reconfigure: {other}}}\n"));
     assert!(told.contains("new nodes n2, east/n3; nodes gone n1"), "{told}");
+}
+
+#[test]
+fn a_difference_names_pins_and_cells_that_are_gone() {
+    let a = "  - {at: 0s, group: {name: a, virtualCluster: vc, leafCells: 4}}\n";
+    let fewer = |pin: &str, vc: &str, gpus: i64| {
+        format!(
+            "  - {{at: 1s, reconfigure: {{physicalCluster: {{cellTypes: {{NODE: {{childCellType: GPU, childCellNumber: \
+             {gpus}, isNodeLevel: true}}}}, physicalCells: [{{cellType: NODE, cellAddress: n1{pin}}}]}}, \
+             virtualClusters: {{vc: {{{vc}}}}}}}}}\n"
+        )
+    };
+    let cells = "virtualCells: [{cellType: NODE, cellNumber: 1}]";
+    let told = |event: String| story("f", &format!("{NODE}{a}{event}"));
+    let pinned = told(fewer(", pinnedCellId: pin", "pinnedCells: [{pinnedCellId: pin}]", 4));
+    for wanted in ["vc NODE of NODE 1 -> 0", "vc pinned cell pin, NODE of NODE 0 -> 1"] {
+        assert!(pinned.contains(wanted), "{wanted} in\n{pinned}");
+    }
+    let lost = told(fewer("", cells, 3));
+    assert!(lost.contains("runs on 1 cell that the configuration does not have"), "{lost}");
+    let same = told(fewer("", cells, 4));
+    assert!(same.contains("no promise, no node and no job"), "{same}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod edits;
 mod stranded;
+mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +62,7 @@ impl Lab {
 
     fn nodes(&mut self, good: &[&str]) {
         let good = good.iter().map(|node| (*node).to_string()).collect();
-        self.planner.set_cell_nodes("lab", Some(CellNodes { good }));
+        self.planner.set_cell_nodes("lab", Some(CellNodes { good, ..CellNodes::default() }));
     }
 
     /// A job of so many pods with one GPU each.

@@ -48,9 +48,14 @@ impl Planner {
     pub fn vc_use(&self) -> BTreeMap<String, VcUse> {
         let Some(cells) = self.cells() else { return BTreeMap::new() };
         let names: Vec<String> = cells.virtual_clusters().map(str::to_owned).collect();
+        let has_cells = |job: &Job| matches!(job.stand, Stand::Holds(_));
+        // A job of which some pods run and others wait does both.
         let of = |vc: &str, runs: bool| {
             let of_vc = move |job: &&Job| job.cells.as_ref().is_some_and(|asks| asks.vc == vc);
-            let stands = move |job: &&Job| matches!(job.stand, Stand::Holds(_)) == runs;
+            let stands = |job: &&Job| match runs {
+                true => has_cells(job),
+                false => !has_cells(job) || self.partly_waiting(&job.id).is_some(),
+            };
             let jobs = self.jobs.values().map(|entry| &entry.job).filter(of_vc).filter(stands);
             by_class(jobs.filter_map(|job| Some(job.cells.as_ref()?.class)))
         };

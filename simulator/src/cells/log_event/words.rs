@@ -40,6 +40,10 @@ pub(super) fn difference(difference: &Value) -> String {
     let mut said: Vec<String> = items(&difference["promises"])
         .map(|change| {
             let (vc, cell, chain) = (text(&change["vc"]), text(&change["cellType"]), text(&change["chain"]));
+            let cell = match text(&change["pinnedCellId"]) {
+                "" => cell.to_string(),
+                pin => format!("pinned cell {pin}, {cell}"),
+            };
             format!("{vc} {cell} of {chain} {} -> {}", change["before"], change["after"])
         })
         .collect();
@@ -54,7 +58,7 @@ pub(super) fn difference(difference: &Value) -> String {
             said.push(format!("{word} {named}"));
         }
     }
-    if said.is_empty() { "nothing".to_string() } else { said.join("; ") }
+    if said.is_empty() { "no promise, no node and no job".to_string() } else { said.join("; ") }
 }
 
 /// What a recovery could not keep.
@@ -65,11 +69,14 @@ pub(super) fn lost(lost: &Value) -> String {
 
 fn recovered(group: &Value) -> String {
     let name = text(&group["group"]);
-    match group["promiseLost"].as_str() {
-        Some(why) => format!("{name} becomes opportunistic ({why})"),
-        None => {
-            let cells = items(&group["takenCells"]).chain(items(&group["unknownCells"])).count();
-            format!("{name} runs on {cells} cells that are not its own")
-        }
-    }
+    let count = |field: &str, what: &str| match items(&group[field]).count() {
+        0 => None,
+        1 => Some(format!("runs on 1 cell {what}")),
+        cells => Some(format!("runs on {cells} cells {what}")),
+    };
+    let promise = group["promiseLost"].as_str().map(|why| format!("becomes opportunistic ({why})"));
+    let unknown = count("unknownCells", "that the configuration does not have");
+    let taken = count("takenCells", "that another group has");
+    let all: Vec<String> = [promise, unknown, taken].into_iter().flatten().collect();
+    format!("{name} {}", all.join(" and "))
 }
