@@ -3,7 +3,8 @@
 //! A job may report its end while its pods still run (`cleanPodPolicy: None`, or a policy that completes the
 //! job with one task). Their capacity is still in use, so the hub counts the job until the agent reports no
 //! live pod, and the agent deletes the remaining pods some time after the job's end. The time of the end
-//! comes from the job's status, so a restart neither forgets nor extends the wait.
+//! comes from the job's status, so a restart neither forgets nor extends the wait. A job that needs the
+//! capacity does not wait that long: the hub marks the Work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use kube::{ResourceExt, api::DynamicObject};
 
 use crate::{keys::ObjectId, marks::kind_of, state::State, works::Works};
 use fleet_agent_ground::{CallError, Next, Pod};
-use fleet_api::Work;
+use fleet_api::{Work, names::END_PODS_ANNOTATION};
 
 /// Annotation on a job: how long its pods may run after its end, such as `10m`.
 const AFTER_END_ANNOTATION: &str = "fleet.dev/after-end";
@@ -48,7 +49,9 @@ impl Works {
             return Ok(None);
         }
         let now = self.now();
-        let deadline = job.and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
+        let is_claimed = work.annotations().contains_key(END_PODS_ANNOTATION);
+        let deadline =
+            job.filter(|_| !is_claimed).and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
         if now < deadline {
             let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
             return Ok(Some(Next::After(left)));
