@@ -105,6 +105,10 @@ const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-cri
 /// Pods of this namespace are never victims.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
+fn is_true(value: Option<&String>) -> bool {
+    value.is_some_and(|value| value == "true")
+}
+
 /// The other gates of a pod with Fleet's gate.
 fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
     let (ours, others): (Vec<_>, Vec<_>) = gates.iter().partition(|gate| gate.name == names::PLACES_GATE);
@@ -189,7 +193,6 @@ impl PodEntry {
         let size = size.or(own.is_some().then_some(1));
         let group = group.or(gang).or(own.as_ref()).map(String::as_str);
         let reservation = annotation(names::RESERVATION_ANNOTATION).cloned();
-        let owner_kind = owner_kind(meta);
         Some(Self {
             uid: meta.uid.clone()?,
             ours: scheduler_names.contains(&scheduler_name),
@@ -206,12 +209,11 @@ impl PodEntry {
             component: claim::role(meta),
             index: claim::number(meta, &key.name),
             claim: if reservation.is_none() { Claim::read(meta).map(Arc::new) } else { None },
-            on_cells: reservation.is_some()
-                && annotation(names::ON_CELLS_ANNOTATION).is_some_and(|value| value == "true"),
+            on_cells: reservation.is_some() && is_true(annotation(names::ON_CELLS_ANNOTATION)),
             reservation,
             held_back: held_back(&pod.spec.scheduling_gates),
             let_go: false,
-            of_node: matches!(owner_kind, Some("DaemonSet" | "Node")),
+            of_node: matches!(owner_kind(meta), Some("DaemonSet" | "Node")),
             priority: pod.spec.priority.unwrap_or(0),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: pod.status.start_time.as_ref().map(|time| time.0),
