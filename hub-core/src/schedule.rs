@@ -379,8 +379,7 @@ impl Scheduler {
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
                     let key = key_of(&job);
-                    let ends = end_pods(world, &key);
-                    pass.writes.extend(ends.into_iter().map(|write| (key.clone(), write)));
+                    pass.writes.extend(end_pods(world, &key));
                     let message = format!(
                         "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
                         rule.as_str(),

@@ -11,7 +11,6 @@ mod plan;
 mod planner;
 mod queues;
 mod share;
-pub mod shares;
 mod spec;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use fleet_quota::shares::{
-    WHOLE,
-    fair_tree::{Children, Fair},
+use crate::{
+    ids::QueueId,
+    shares::{
+        WHOLE,
+        fair_tree::{Children, Fair},
+    },
 };
-
-use crate::ids::QueueId;
 
 /// Levels below the root that order queues; Volcano allows five.
 pub const LEVELS: usize = 6;

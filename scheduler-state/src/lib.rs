@@ -16,6 +16,7 @@ pub mod numa;
 pub mod pod;
 pub mod queue;
 pub mod resource_quotas;
+pub mod shares;
 pub mod state;
 pub mod sub_groups;
 pub mod task_topology;

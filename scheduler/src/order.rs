@@ -49,7 +49,7 @@ impl Cluster {
 
     pub fn queue_share(&self, id: QueueId) -> i64 {
         let queue = self.queue(id);
-        fleet_quota::shares::deserved_share(&queue.allocated, &queue.deserved)
+        fleet_scheduler_state::shares::deserved_share(&queue.allocated, &queue.deserved)
     }
 
     /// The reverse of the orders of queues, jobs and pods.

@@ -1,6 +1,6 @@
 //! What queues deserve and may use, updated once a cycle.
 
-use fleet_quota::shares::{CapacityQueue, ProportionQueue, capacity_shares, proportion};
+use fleet_scheduler_state::shares::{CapacityQueue, ProportionQueue, capacity_shares, proportion};
 
 use crate::amounts::{PODS, get, padded};
 use crate::cluster::Cluster;

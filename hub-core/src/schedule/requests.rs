@@ -135,13 +135,13 @@ pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write
 
 /// A victim that has ended has no run to evict. What its remaining pods use goes to the preemptor: the member deletes
 /// them at once.
-pub(super) fn end_pods(world: &World, key: &Key) -> Vec<Write> {
+pub(super) fn end_pods(world: &World, key: &Key) -> Vec<(Key, Write)> {
     let Some(entry) = world.bindings.get(key).filter(|entry| entry.is_finished()) else { return Vec::new() };
     let works = world.works_of(key).filter(|(_, work)| {
         work.spec.binding.uid == entry.uid() && !work.annotations().contains_key(names::END_PODS_ANNOTATION)
     });
     let mark = json!({"metadata": {"annotations": {names::END_PODS_ANNOTATION: "true"}}});
-    works
-        .map(|((namespace, name), _)| Write::new(Target::Work, namespace, name, Verb::Merge(mark.clone())))
-        .collect()
+    let end =
+        |namespace: &str, name: &str| Write::new(Target::Work, namespace, name, Verb::Merge(mark.clone()));
+    works.map(|((namespace, name), _)| (key.clone(), end(namespace, name))).collect()
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_quota::shares::{
+use fleet_scheduler_state::shares::{
     WHOLE, dominant_share,
     fair_tree::{self, Children},
 };

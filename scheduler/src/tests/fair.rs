@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_quota::shares::{
+use fleet_scheduler_state::shares::{
     WHOLE,
     fair_tree::{self, Children, Fair},
 };

@@ -33,7 +33,10 @@ fn lab(west: i64, east: i64) -> Lab {
         let shapes: Vec<NodeShape> = Vec::new();
         lab.planner
             .set_cluster(name, Member { facts, reserves: true, shapes, sequence: 1, ..Member::default() });
-        lab.planner.set_cell_nodes(name, Some(CellNodes { good: [node.to_string()].into() }));
+        lab.planner.set_cell_nodes(
+            name,
+            Some(CellNodes { good: [node.to_string()].into(), ..CellNodes::default() }),
+        );
     }
     lab.promise(west, east);
     lab
@@ -101,7 +104,8 @@ fn a_run_stays_where_it_may_get_cells_again_or_where_no_other_cluster_has_any() 
     lab.planner.set_cell_nodes("west", Some(CellNodes::default()));
     lab.ended_in_the_west("three", &[0, 1]);
     assert!(lab.plan().iter().all(|told| !told.contains("leaves")));
-    lab.planner.set_cell_nodes("west", Some(CellNodes { good: ["w".to_string()].into() }));
+    lab.planner
+        .set_cell_nodes("west", Some(CellNodes { good: ["w".to_string()].into(), ..CellNodes::default() }));
     assert_eq!(lab.plan(), ["three ~ w2:[0]"]);
 }
 
