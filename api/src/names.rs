@@ -117,9 +117,6 @@ pub const WITHIN_ONE_CELL_ANNOTATION: &str = "fleet.dev/within-one-cell";
 /// HiveD's annotation on pod templates: the scheduling request of a pod.
 pub const POD_SCHEDULING_SPEC_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
 
-/// Annotation on a Work of an ended job: its remaining pods are deleted at once, because another job gets what they use.
-pub const END_PODS_ANNOTATION: &str = "fleet.dev/end-pods";
-
 /// Annotations that set the run time and the outcome of simulated pods, and the clusters on which they fail.
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
 pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";

@@ -39,7 +39,7 @@ pub(crate) use facts::cluster_of;
 use facts::{components_in, is_next, member};
 pub use facts::{job_id, key_of};
 pub use fleet_planner::verify::Violation;
-use requests::{Requests, ask, bind, end_pods, whole};
+use requests::{Requests, ask, bind, whole};
 use silence::Silence;
 
 /// How long jobs wait that a rejected plan would have placed.
@@ -379,7 +379,6 @@ impl Scheduler {
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
                     let key = key_of(&job);
-                    pass.writes.extend(end_pods(world, &key));
                     let message = format!(
                         "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
                         rule.as_str(),

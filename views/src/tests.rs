@@ -83,7 +83,7 @@ fn who_borrows_from_whom_is_said() {
         .map(|row| format!("{} {} | {} | {}", row.path, row.waiting, row.bars[0].text, row.lending))
         .collect();
     insta::assert_snapshot!(text.join("\n"), @r"
-    root 1 | 32 of 32 gpu used | gpu: research (12) borrows from vision (8), speech (4)
+    root 1 | 32 of 32 gpu used, 32 guaranteed | gpu: research (12) borrows from vision (8), speech (4)
     root/research 1 | 28 of 32 gpu used, 16 guaranteed, 12 borrowed | 
     root/vision 0 | 0 of 32 gpu used, 8 guaranteed, 8 lent | 
     root/speech 0 | 4 of 16 gpu used, 8 guaranteed, 4 lent | 
@@ -431,7 +431,7 @@ proptest! {
         let mut known = Known::default();
         known.set_tree(TreeFacts { root: Some(quota("q", 0, 9, 0, vec![quota("a", 0, 9, 0, vec![]), quota("b", 0, 9, 0, vec![])])), problems: vec![] });
         for (index, (priority, created, namespace, leaf)) in made.iter().enumerate() {
-            let (namespace, leaf) = (format!("n{namespace}"), ["q/a", "q/b"][usize::from(*leaf)]);
+            let (namespace, leaf) = (format!("n{namespace}"), ["root/a", "root/b"][usize::from(*leaf)]);
             add(&mut known, &namespace, &format!("job-{index}"), leaf, *priority, *created);
         }
         // Changed and gone jobs leave nothing behind.
@@ -457,7 +457,7 @@ proptest! {
 
         let mut line = Vec::new();
         let mut after = None;
-        while let Some(page) = queue(&known, &Sight::all(), "q", after.as_deref(), limit) {
+        while let Some(page) = queue(&known, &Sight::all(), "root", after.as_deref(), limit) {
             line.extend(page.waiting.into_iter().map(|row| (row.position, row.job)));
             after = page.next;
             if after.is_none() {
@@ -465,7 +465,7 @@ proptest! {
             }
         }
         let mut expected = Vec::new();
-        for leaf in ["q/a", "q/b"] {
+        for leaf in ["root/a", "root/b"] {
             let mut here: Vec<&Job> = known.jobs().values().filter(|job| job.queue() == leaf).collect();
             here.sort_by_key(|job| (Reverse(job.unit.as_ref().map(|u| u.priority)), job.binding.created_s, job.id.1.clone(), job.id.0.clone()));
             for (index, job) in here.into_iter().enumerate() {
@@ -511,7 +511,7 @@ fn an_object_in_several_clusters_is_in_each() {
     known.set_binding(id("team", "web"), Some(web));
     for name in &clusters {
         known.set_cluster(name, Some(ClusterFacts::default()));
-        let query = JobQuery { cluster: name.clone(), ..JobQuery::default() };
+        let query = JobQuery { cluster: name.clone(), limit: 10, ..JobQuery::default() };
         let rows = jobs(&known, &Sight::all(), &query).rows;
         assert_eq!(rows.len(), 1, "{name}");
         assert_eq!(rows[0].clusters, clusters);

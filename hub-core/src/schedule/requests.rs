@@ -6,18 +6,15 @@ use fleet_api::{
     binding::{Component, TargetCluster, TargetComponent},
     cell_places::CellGroup,
     cells::CellBinding,
-    names,
 };
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
-use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
     binding::{BindingEntry, cluster_namespace},
     events,
     options::Options,
-    world::{Key, World},
     writes::{Target, Verb, Write},
 };
 
@@ -131,17 +128,4 @@ pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write
     let message = format!("taken off {}; {why}", names.join(", "));
     let told = events::warning(&entry.object_subject(), entry.source(), Reason::Drained, &message, now);
     Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then([told])
-}
-
-/// A victim that has ended has no run to evict. What its remaining pods use goes to the preemptor: the member deletes
-/// them at once.
-pub(super) fn end_pods(world: &World, key: &Key) -> Vec<(Key, Write)> {
-    let Some(entry) = world.bindings.get(key).filter(|entry| entry.is_finished()) else { return Vec::new() };
-    let works = world.works_of(key).filter(|(_, work)| {
-        work.spec.binding.uid == entry.uid() && !work.annotations().contains_key(names::END_PODS_ANNOTATION)
-    });
-    let mark = json!({"metadata": {"annotations": {names::END_PODS_ANNOTATION: "true"}}});
-    let end =
-        |namespace: &str, name: &str| Write::new(Target::Work, namespace, name, Verb::Merge(mark.clone()));
-    works.map(|((namespace, name), _)| (key.clone(), end(namespace, name))).collect()
 }

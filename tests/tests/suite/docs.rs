@@ -46,6 +46,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "kubectl create clusterrolebinding dashboards",
         "needs a controller that serves its metrics",
     ),
+    ("docs/scenarios.md", "fleet --kubeconfig lab.kubeconfig sim up", "runs until it is stopped"),
     ("docs/operations.md", "helm template", "needs helm and a real member"),
     ("docs/operations.md", "fleet unjoin --force", "needs a dead cluster, which takes 70 s to be lost"),
     ("docs/pai.md", "fleet pai submit", "cli/tests and the suite pai run these commands against a fleet"),

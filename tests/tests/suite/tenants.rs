@@ -194,47 +194,6 @@ async fn workers_that_outlive_their_job_keep_its_quota() -> anyhow::Result<()> {
     fleet.finish().await
 }
 
-/// What pods of an ended job use beyond their leaf's min is given back at once, however long their job wants them to run on.
-#[tokio::test]
-async fn workers_that_outlive_their_job_do_not_keep_what_it_borrowed() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 4x4").start().await?;
-    let amount = |gpus: i64| json!({GPU: gpus});
-    let leaf = |name: &str, namespace: &str, min: i64| json!({"name": name, "namespaces": [namespace], "min": amount(min), "max": amount(8)});
-    fleet
-        .apply(&json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
-            "metadata": {"name": "tree", "namespace": "kube-system"},
-            "spec": {"root": {"name": "root", "min": amount(8), "max": amount(8),
-                "children": [leaf("a", "default", 2), leaf("b", "other", 6)]}}}))
-        .await?;
-    fleet.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await?;
-    for namespace in ["default", "other"] {
-        let mut policy = gang_policy(Queueing::Queued);
-        policy["metadata"]["namespace"] = namespace.into();
-        fleet.apply(&policy).await?;
-    }
-    let preemptible = "quota.scheduling.alibabacloud.com/preemptible";
-    let mut job = Job::pytorch("ended").workers(7).label(preemptible, "true").manifest();
-    job["metadata"]["annotations"]["fleet.dev/after-end"] = json!("100000h");
-    for (role, time) in [("Master", "200ms"), ("Worker", "1000s")] {
-        job["spec"]["pytorchReplicaSpecs"][role]["template"]["metadata"] =
-            json!({"annotations": {fleet_api::names::SIM_RUNTIME_ANNOTATION: time}});
-    }
-    fleet.apply(&job).await?;
-    fleet.wait_state(PYTORCH_JOB, "ended", "Succeeded").await?;
-    fleet.apply(&Job::pytorch("mine").namespace("other").workers(5).runs("forever").manifest()).await?;
-    fleet
-        .wait_for("the owner's job to run", async || {
-            let pods = fleet.member_objects(POD).await?;
-            let mine =
-                |pod: &Value| pod["metadata"]["namespace"] == "other" && pod["status"]["phase"] == "Running";
-            let running = pods.iter().filter(|(_, pod)| mine(pod)).count();
-            Ok(Look::at(running == 6, || format!("{running} of 6 run")))
-        })
-        .await?;
-    assert!(most_gpus(&fleet) <= 8, "{} GPUs ran in a tree of 8", most_gpus(&fleet));
-    fleet.finish().await
-}
-
 /// A job that is deleted keeps its quota until its pods are gone, however long they take to end.
 #[tokio::test]
 async fn a_deleted_job_keeps_its_quota_until_its_pods_are_gone() -> anyhow::Result<()> {
