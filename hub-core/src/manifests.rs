@@ -129,7 +129,7 @@ fn mark_incremental(entry: &BindingEntry, object: &Object, running: Option<&Valu
         }
     };
     if is_incremental {
-        annotate(governed, INCREMENTAL_ANNOTATION);
+        annotate(governed, INCREMENTAL_ANNOTATION, "true");
     }
 }
 
@@ -144,16 +144,16 @@ fn mark_on_cells(world: &World, entry: &BindingEntry, running: Option<&Value>, g
         }
     };
     if is_on_cells {
-        annotate(governed, ON_CELLS_ANNOTATION);
+        annotate(governed, ON_CELLS_ANNOTATION, "true");
     }
 }
 
-fn annotate(manifest: &mut Value, name: &str) {
+fn annotate(manifest: &mut Value, name: &str, value: &str) {
     let metadata = &mut manifest["metadata"];
     if !metadata["annotations"].is_object() {
         metadata["annotations"] = json!({});
     }
-    metadata["annotations"][name] = "true".into();
+    metadata["annotations"][name] = value.into();
 }
 
 /// Keeps the quota labels of a run: an edited label applies from the next run on.
@@ -171,6 +171,21 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
             }
         }
     }
+}
+
+/// The object with the spec of its run, if one was sent: an edit applies from the next run on.
+pub fn as_running(world: &World, key: &Key, entry: &BindingEntry, object: &Object) -> Value {
+    let mut value = (*object.value).clone();
+    let sent = world.works_of(key).find(|(_, work)| is_of_run(entry, work));
+    let running = sent.and_then(|(_, work)| work.spec.workload.manifests.first());
+    // What overrides made of it asks for no cells.
+    if let Some(running) = running.filter(|_| !asked::is_overridden(world, &key.0, object)) {
+        workload::keep_run(entry.workload, running, &mut value);
+        if running["metadata"]["annotations"][INCREMENTAL_ANNOTATION] == "true" {
+            annotate(&mut value, names::GANG_ALLOCATION_ANNOTATION, "false");
+        }
+    }
+    value
 }
 
 /// Whether a Work belongs to the binding's current run.

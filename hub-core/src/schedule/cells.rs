@@ -29,6 +29,7 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     events,
     intents::Intents,
+    manifests,
     planner::{CellJob, CellNodes, Held, Waiting},
     virtual_clusters::Valid,
     world::{Dirty, Key, Object, World},
@@ -92,12 +93,13 @@ impl Scheduler {
         true
     }
 
-    /// The request of a job to its virtual cluster; `None` if it has none.
+    /// The request of a job to its virtual cluster; `None` if it has none. That of a run is read from what was sent.
     ///
     /// # Errors
     /// Why its number of cells cannot be determined, or why the virtual cluster does not admit it.
     pub(super) fn cell_job(
         &self,
+        world: &World,
         key: &Key,
         entry: &BindingEntry,
         object: &Object,
@@ -107,7 +109,8 @@ impl Scheduler {
             return Ok(None);
         }
         let leaf_vc = self.vc_of_leaf(key, object);
-        if leaf_vc.is_none() && !fleet_cell_requests::speaks_of_cells(entry.workload, &object.value) {
+        let value = manifests::as_running(world, key, entry, object);
+        if leaf_vc.is_none() && !fleet_cell_requests::speaks_of_cells(entry.workload, &value) {
             return Ok(None);
         }
         let Some(config) = config else {
@@ -118,7 +121,7 @@ impl Scheduler {
         let invalid = |error: fleet_cell_requests::CellRequestError| {
             Waiting::new(Reason::InvalidWorkload, error.to_string())
         };
-        let request = fleet_cell_requests::read(entry.workload, &object.value).map_err(invalid)?;
+        let request = fleet_cell_requests::read(entry.workload, &value).map_err(invalid)?;
         let Some(vc) = request.vc.clone().or(leaf_vc) else { return Ok(None) };
         self.admit(key, entry, object, &request, &vc)?;
         let groups = request.groups(job_id(key).as_str(), &vc, config).map_err(invalid)?;

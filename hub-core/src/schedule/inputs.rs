@@ -54,7 +54,7 @@ impl Scheduler {
             Stand::Waits => self.obstacles(world, intents, key, entry, now),
             Stand::Holds(_) => Obstacles::default(),
         };
-        let cells = match object.map(|object| self.cell_job(key, entry, object)).transpose() {
+        let cells = match object.map(|object| self.cell_job(world, key, entry, object)).transpose() {
             Ok(cells) => cells.flatten(),
             Err(why) => {
                 ask.blocked = ask.blocked.or(Some(why).filter(|_| stand == Stand::Waits));

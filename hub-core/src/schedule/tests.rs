@@ -158,12 +158,13 @@ impl Stage {
         let components = json!(self.world.bindings[&key(name)].object.spec.components);
         self.bind(name, components, json!([{"name": "m"}]), 1);
         let entry = &self.world.bindings[&key(name)];
+        let sent = (*self.world.bound_object(entry).expect("its object").value).clone();
         let work = json!({
             "apiVersion": API, "kind": "Work",
             "metadata": {"namespace": place.0, "name": entry.work_name(), "uid": "w",
                 "finalizers": [names::WORK_FINALIZER]},
             "spec": {"binding": {"namespace": "default", "name": entry.name(), "uid": entry.uid()}, "epoch": 1,
-                "reservation": place.1, "workload": {"manifests": [job(name)]}},
+                "reservation": place.1, "workload": {"manifests": [sent]}},
         });
         self.observe(Observation::Work(Change::Apply(read(work.clone()))));
         self.look(name);

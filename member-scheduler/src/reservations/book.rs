@@ -21,7 +21,7 @@ use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    entry::{CopyState, HoldWrite, HoldWritten, ReservationEntry, Verdict, expired, refused},
+    entry::{Answered, CopyState, HoldWrite, HoldWritten, ReservationEntry, Verdict, expired, refused},
     write::places_annotation,
 };
 use fleet_agent_ground::Permits;
@@ -84,7 +84,7 @@ impl Book {
             copy: CopyState::Stands,
             deadline: None,
             arrived: false,
-            answered: None,
+            answered: Answered::default(),
             busy: false,
             seen: false,
         };
@@ -117,13 +117,15 @@ impl Book {
                 copy: CopyState::None,
                 deadline: None,
                 arrived: false,
-                answered: reservation.status.clone(),
+                answered: Answered::of(reservation),
                 busy: false,
                 seen: false,
             };
             return self.insert(&name, entry);
         };
         if entry.hub_uid.as_ref() == Some(&uid) {
+            entry.answered.see(reservation);
+            self.due.insert(name.clone());
             if matches!(entry.verdict, Verdict::Held(_)) {
                 self.change_cells(&name, Arc::new(reservation.spec.clone()), state);
             }
@@ -140,7 +142,7 @@ impl Book {
         let Some(entry) = self.entries.get_mut(&name) else { return };
         let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
         entry.hub_uid = Some(uid);
-        entry.answered = reservation.status.clone();
+        entry.answered = Answered::of(reservation);
         if anew && !matches!(entry.verdict, Verdict::Held(_)) && phase.is_none() {
             entry.verdict = Verdict::Asked;
             entry.spec = Arc::new(reservation.spec.clone());
@@ -195,7 +197,7 @@ impl Book {
                     copy: CopyState::Stands,
                     deadline: None,
                     arrived: false,
-                    answered: None,
+                    answered: Answered::default(),
                     busy: false,
                     seen: false,
                 };
@@ -211,7 +213,7 @@ impl Book {
         }
         let Some(entry) = self.entries.get_mut(name) else { return };
         entry.hub_uid = None;
-        entry.answered = None;
+        entry.answered = Answered::default();
         entry.verdict = Verdict::Released;
         drop_hold(name, &entry.spec, state);
         self.due.insert(name.to_owned());
@@ -378,7 +380,7 @@ impl Book {
         if let Some((uid, status)) = written.answered
             && entry.hub_uid.as_ref() == Some(&uid)
         {
-            entry.answered = Some(status);
+            entry.answered.wrote(status, written.version.as_deref());
         }
         if let Some(why) = written.refused
             && matches!(entry.verdict, Verdict::Held(_))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_api::{
-    ReservationSpec, ReservationStatus,
+    Reservation, ReservationSpec, ReservationStatus,
     reservation::{ComponentRefusal, ReservationPhase},
 };
 use jiff::Timestamp;
@@ -39,12 +39,49 @@ pub(crate) struct ReservationEntry {
     pub deadline: Option<Timestamp>,
     /// The Work has arrived.
     pub arrived: bool,
-    /// Status of the hub's object as far as known.
-    pub answered: Option<ReservationStatus>,
+    pub answered: Answered,
     /// A write is in flight.
     pub busy: bool,
     /// A copy was seen meanwhile; the watch may have reported it after the write took effect.
     pub seen: bool,
+}
+
+/// Status of the hub's object as far as known.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    pub status: Option<ReservationStatus>,
+    version: u64,
+    /// The watch brought another status than the last one written: an earlier write has arrived late, or somebody
+    /// else writes. The next write waits a while, so that two writers do not race.
+    pub disputed: bool,
+}
+
+impl Answered {
+    pub fn of(reservation: &Reservation) -> Self {
+        let version = version(reservation.metadata.resource_version.as_deref()).unwrap_or_default();
+        Self { status: reservation.status.clone(), version, disputed: false }
+    }
+
+    /// The watch brings the object, maybe as it was before the last write.
+    pub fn see(&mut self, reservation: &Reservation) {
+        let version = version(reservation.metadata.resource_version.as_deref());
+        let Some(version) = version.filter(|version| *version > self.version) else { return };
+        self.disputed |= self.status != reservation.status;
+        (self.version, self.status) = (version, reservation.status.clone());
+    }
+
+    /// A write has brought the object to this status, unless something newer is known.
+    pub fn wrote(&mut self, status: ReservationStatus, resource_version: Option<&str>) {
+        let version = version(resource_version).unwrap_or(self.version);
+        if version >= self.version {
+            *self = Self { status: Some(status), version, disputed: false };
+        }
+    }
+}
+
+/// Versions of one kind of object are numbers that grow.
+fn version(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
 }
 
 /// One round of writes for one reservation.
@@ -56,6 +93,7 @@ pub(crate) struct HoldWrite {
     /// Uid and desired status of the hub's object.
     pub answer: Option<(String, ReservationStatus)>,
     pub old_answer: Option<ReservationStatus>,
+    pub disputed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +110,8 @@ pub(crate) struct HoldWritten {
     /// New state of the copy, if it changed.
     pub copy: Option<CopyState>,
     pub answered: Option<(String, ReservationStatus)>,
+    /// Of the hub's object after the answer.
+    pub version: Option<String>,
     /// Why an API server will never take what was to be written.
     pub refused: Option<String>,
 }
@@ -91,7 +131,7 @@ impl ReservationEntry {
             Verdict::Closed(status) => (self.without_copy(), Some(status)),
             Verdict::Released => (self.without_copy(), None),
         };
-        let answer = answer.filter(|status| self.answered.as_ref() != Some(status));
+        let answer = answer.filter(|status| self.answered.status.as_ref() != Some(status));
         let answer = self.hub_uid.clone().zip(answer.cloned());
         if copy == CopyWrite::Keep && answer.is_none() {
             return None;
@@ -101,7 +141,8 @@ impl ReservationEntry {
             spec: self.spec.clone(),
             copy,
             answer,
-            old_answer: self.answered.clone(),
+            old_answer: self.answered.status.clone(),
+            disputed: self.answered.disputed,
         })
     }
 

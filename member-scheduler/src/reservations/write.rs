@@ -29,7 +29,11 @@ pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus>
 impl HoldWrite {
     /// Writes; after a failure it returns when the next attempt may start.
     pub async fn perform(self, context: Arc<Context>) -> HoldWritten {
-        let mut written = HoldWritten { name: self.name.clone(), copy: None, answered: None, refused: None };
+        let mut written =
+            HoldWritten { name: self.name.clone(), copy: None, answered: None, version: None, refused: None };
+        if self.disputed {
+            Backoff::new(&self.name).wait().await;
+        }
         if let Err(error) = self.write(&context, &mut written).await {
             tracing::warn!(reservation = %self.name, %error, "cannot write the reservation; retrying");
             if error.is_about_the_object() {
@@ -97,7 +101,8 @@ impl HoldWrite {
                 }
                 // Gone or replaced: the feed reports what to answer then.
                 Err(error) if !error.is_not_found() => return Err(error),
-                _ => {}
+                Ok(stands) => written.version = stands.metadata.resource_version,
+                Err(_) => {}
             }
         }
         written.answered = Some((uid.clone(), status.clone()));

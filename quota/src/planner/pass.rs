@@ -343,6 +343,10 @@ impl Planner {
 
     /// A new plan begins: earlier starts are final.
     pub(super) fn begin_starts(&mut self, now_ms: i64) {
+        if self.started.values().any(|started| started.end == StartEnd::Open) {
+            // Who was searched for beside it could have had it taken back for nothing.
+            self.version += 1;
+        }
         if std::mem::replace(&mut self.started_at_ms, now_ms) != now_ms {
             self.started.clear();
             self.fresh.retain(|_, started_ms| now_ms.saturating_sub(*started_ms) < FRESH_MS);

@@ -97,12 +97,16 @@ impl Planner {
                 let released = supposed.released.iter().rev().take(found.changed());
                 released.for_each(|job| contest.used_changed(&self.ledger, job.leaf));
             } else {
+                let is_new = known.is_none();
                 let missed = self.miss(class, leaf, searched, known);
+                lines.entry(leaf).or_default().retain(|other| *other != class);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
+                    if is_new {
+                        self.forget_fits_behind(&lines);
+                    }
                 }
-                lines.entry(leaf).or_default().retain(|other| *other != class);
             }
             contest.used_changed(&self.ledger, leaf);
             contest.set(&self.ledger, leaf, self.next_preemptor(&lines, leaf, now_ms));
@@ -149,6 +153,15 @@ impl Planner {
             class.missed = Some(missed.clone());
         }
         missed
+    }
+
+    /// One more job counts on what victims of others leave, before all of these: it may not suffice for them now.
+    fn forget_fits_behind(&mut self, lines: &BTreeMap<NodeId, Vec<ClassId>>) {
+        for id in lines.values().flatten() {
+            if let Some(class) = self.queues.class_mut(*id) {
+                class.missed.take_if(|missed| missed.fits_behind);
+            }
+        }
     }
 
     /// All preemptors of the plan are known: restores the ledger, and completes the plan.

@@ -60,3 +60,25 @@ fn a_run_without_pods_ends_where_its_virtual_cluster_has_no_cells_any_more() {
     assert_eq!((eviction.epoch, eviction.reason), (1, Reason::InvalidCells));
     assert!(eviction.message.starts_with(message), "{}", eviction.message);
 }
+
+#[test]
+fn pods_of_a_job_whose_number_is_edited_get_cells_as_its_run_asked() {
+    let mut stage = Stage::new();
+    let mut job = one_by_one(2);
+    stage.submit_as("first", job.clone());
+    let asked = only(stage.pass());
+    let (place, _) = stage.start("first", &asked);
+    job["spec"]["parallelism"] = 0.into();
+    let kind = kinds::known("batch/v1", "Job").expect("a kind");
+    stage.observe(Observation::Object(kind, Change::Apply(read(job))));
+    let mut ended = stage.world.reservations[&place].clone();
+    ended.status =
+        Some(read(json!({"phase": "Reserved", "nodes": {"job": ["n", ""]}, "ended": {"job": [0]}})));
+    stage.observe(Observation::Reservation(Change::Apply(ended)));
+    stage.look("first");
+    let regroup: Vec<Write> = stage.pass().into_iter().filter(|write| write.name == place.1).collect();
+    let Verb::Merge(patch) = only(regroup).verb else { panic!("a patch") };
+    let second = patch["spec"]["cells"].as_array().into_iter().flatten().map(|group| &group["places"][0]);
+    let second = second.filter(|place| place["index"] == 1).map(|place| place["node"].clone());
+    assert_eq!(second.collect::<Vec<_>>(), [json!("n")], "{patch}");
+}

@@ -36,7 +36,8 @@ impl Desk {
                 CopyWrite::Delete => Some(CopyState::None),
                 CopyWrite::Create(_) => Some(CopyState::Stands),
             };
-            let written = HoldWritten { name: write.name, copy, answered: write.answer, refused: None };
+            let written =
+                HoldWritten { name: write.name, copy, answered: write.answer, version: None, refused: None };
             self.book.written(written, &mut self.state);
         }
         self
@@ -44,7 +45,7 @@ impl Desk {
 
     fn written(&mut self, write: &HoldWrite, copy: Option<CopyState>, refused: Option<&str>) {
         let refused = refused.map(str::to_owned);
-        let written = HoldWritten { name: write.name.clone(), copy, answered: None, refused };
+        let written = HoldWritten { name: write.name.clone(), copy, answered: None, version: None, refused };
         self.book.written(written, &mut self.state);
     }
 
@@ -211,6 +212,26 @@ fn an_answer_whose_copy_is_lost_is_taken_back() {
     answered.status = Some(fleet_member_state::testing::status(ReservationPhase::Reserved, &[]));
     desk.apply(&answered);
     assert_eq!(desk.log(), "r keep Expired the member holds no places for it any more");
+}
+
+/// A write that nobody heard of arrives after the nodes are as before.
+#[test]
+fn an_answer_that_arrives_late_is_written_over() {
+    let mut desk = Desk::new(&["n1 8"]);
+    let mut asked = reservation("r", "u", 1, &["worker 1 4"]);
+    desk.apply(&asked);
+    let Verdict::Held(held) = desk.book.entries["r"].verdict.clone() else { panic!("held") };
+    desk.log();
+    let mut seen = |version: &str, status: &ReservationStatus| {
+        asked.metadata.resource_version = Some(version.to_owned());
+        asked.status = Some(status.clone());
+        desk.apply(&asked).log()
+    };
+    let late = ReservationStatus { bad_nodes: vec!["n1".into()], ..held.clone() };
+    assert_eq!(seen("5", &held), "");
+    assert_eq!(seen("7", &late), "r keep Reserved until");
+    assert_eq!(seen("6", &late), "", "that is how it was before");
+    assert_eq!(seen("8", &held), "");
 }
 
 #[test]
