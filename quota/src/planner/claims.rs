@@ -274,6 +274,10 @@ impl Planner {
         }
         let outcome = Outcome::Claim(self.claim_of(&claim));
         self.holds.claims.insert(leaf, claim);
+        // Once it gives up, it is told anew why it waits.
+        if let Some(class) = self.queues.class_of(id).and_then(|class| self.queues.class_mut(class)) {
+            class.told = None;
+        }
         self.queues.set_aside(id, None);
         self.look_at(leaf);
         self.holds_grew();

@@ -30,7 +30,8 @@ impl Planner {
             return Some(WaitReason::WaitingForVictims { cluster: preemption.cluster.clone(), victims });
         }
         let claims = self.holds.claims.get(&job.leaf).is_some_and(|claim| claim.job == *id);
-        if !claims && self.pauses.contains(&(job.not_before_ms, id.clone())) {
+        let pauses = self.pauses.contains(&(job.not_before_ms, id.clone())) && !self.is_hopeless(job);
+        if !claims && pauses {
             return Some(WaitReason::Backoff { until_ms: job.not_before_ms });
         }
         let class = self.queues.class(self.queues.class_of(id)?)?;
@@ -43,6 +44,9 @@ impl Planner {
         };
         if claims {
             return quota().or(Some(WaitReason::NoPlace));
+        }
+        if self.is_hopeless(job) {
+            return quota();
         }
         match self.kind(line, class, &job.order_key())? {
             ReasonKind::Behind(head) => Some(WaitReason::BehindHead(head)),
@@ -144,9 +148,12 @@ impl Planner {
         leaves.append(&mut self.unclaimed);
         for leaf in leaves {
             let Some(line) = self.queues.line_of(leaf) else { continue };
+            // It was told of its claim.
+            let claims = self.holds.claims.get(&leaf).map(|claim| &claim.job);
             let changed: Vec<(OrderKey, Option<ReasonKind>)> = line
                 .fronts
                 .iter()
+                .filter(|(key, _)| claims != Some(&key.id))
                 .filter_map(|(key, id)| {
                     let class = self.queues.class(*id)?;
                     let kind = self.kind(line, class, key);

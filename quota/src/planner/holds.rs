@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ledger::{JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::queues::{Queues, WaitingJob};
-use crate::tree::{NodeId, Request};
+use crate::tree::{NodeId, QuotaTree, Request};
 
 /// Most preemptions under way in one cluster, because each question about its places is about all of them. The next
 /// in line follow when the first have started.
@@ -432,8 +432,7 @@ impl Preemption {
         let mut kept = Vec::new();
         for node in tree.path_to_root(self.job.leaf) {
             for (r, amount) in &self.request.amounts {
-                let below = left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node));
-                let covered = below.map(|(_, request)| request.amount(*r)).fold(0, i64::saturating_add);
+                let covered = self.covered(tree, &left, node, *r);
                 let cell = tree.cell(node, *r);
                 if *amount > covered {
                     kept.push((cell, amount - covered));
@@ -443,6 +442,24 @@ impl Preemption {
             }
         }
         kept
+    }
+
+    /// By how much the use of the node falls at least when these jobs end, whatever else ends with them: a child that keeps
+    /// back part of its min goes on using that. A child above the preemptor is used by it.
+    fn covered(&self, tree: &QuotaTree, left: &[(NodeId, Request)], node: NodeId, r: usize) -> i64 {
+        let mut falls: BTreeMap<NodeId, i64> = BTreeMap::new();
+        for (leaf, request) in left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node)) {
+            let sum = falls.entry(*leaf).or_default();
+            *sum = sum.saturating_add(request.amount(r));
+        }
+        // Children have larger ids than their parents.
+        while let Some((at, amount)) = falls.pop_last() {
+            let Some(parent) = tree.node(at).parent.filter(|_| at != node) else { return amount };
+            let kept = if tree.is_below(self.job.leaf, at) { 0 } else { tree.kept_at(at, r) };
+            let sum = falls.entry(parent).or_default();
+            *sum = sum.saturating_add((amount - kept).max(0));
+        }
+        0
     }
 }
 

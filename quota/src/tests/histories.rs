@@ -169,13 +169,19 @@ impl World {
                 let leaves = &self.leaves;
                 let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
                 planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
-                // A job that the tree could never admit now says so, and preempts for nothing no longer.
-                self.promises.retain(|id, promise| {
-                    promise.edited = true;
-                    planner.holds_room(id) || !matches!(planner.reason(id), Some(WaitReason::Quota(_)))
-                });
+                self.promises.values_mut().for_each(|promise| promise.edited = true);
+                self.forget_hopeless();
             }
         }
+    }
+
+    /// A job that an edited tree could never admit says so, and preempts for nothing no longer.
+    fn forget_hopeless(&mut self) {
+        let planner = &self.fleet.planner;
+        self.promises.retain(|id, promise| {
+            let says_so = || matches!(planner.reason(id), Some(WaitReason::Quota(_)));
+            !promise.edited || planner.holds_room(id) || !says_so()
+        });
     }
 
     fn end(&mut self, id: &JobId) {
@@ -243,6 +249,7 @@ impl World {
             let promise = Promise { cluster: take.cluster.clone(), left: counted.collect(), edited: false };
             self.promises.insert(id.clone(), promise);
         }
+        self.forget_hopeless();
         plan
     }
 }
