@@ -104,7 +104,7 @@ impl Planner {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                     if is_new {
-                        self.forget_fits_behind(&lines);
+                        self.forget_misses(&lines);
                     }
                 }
             }
@@ -155,11 +155,11 @@ impl Planner {
         missed
     }
 
-    /// One more job counts on what victims of others leave, before all of these: it may not suffice for them now.
-    fn forget_fits_behind(&mut self, lines: &BTreeMap<NodeId, Vec<ClassId>>) {
+    /// One more job counts on what victims of others leave, before all of these: what was found for them holds no longer.
+    fn forget_misses(&mut self, lines: &BTreeMap<NodeId, Vec<ClassId>>) {
         for id in lines.values().flatten() {
             if let Some(class) = self.queues.class_mut(*id) {
-                class.missed.take_if(|missed| missed.fits_behind);
+                class.missed = None;
             }
         }
     }
