@@ -290,6 +290,10 @@ impl Planner {
                 let entry = self.jobs.get_mut(id)?;
                 entry.refusals.tried.insert(cluster.to_string());
                 entry.refusals.message = format!("{cluster}: {message}");
+                // The places are asked for elsewhere by now, and this refusal is still to be deleted.
+                if matches!(&entry.job.stand, Stand::Holds(held) if held.cluster != cluster) {
+                    return None;
+                }
                 if self.cells.takes(&entry.job) {
                     // The same cells would be requested from the same member again.
                     entry.refusals.hold_back(id, &self.settings, now_ms);

@@ -156,6 +156,22 @@ fn refused_by_one_it_asks_the_next_and_then_pauses_with_its_place_kept() {
     assert_eq!(fleet.plan(), ["a -> east"]);
 }
 
+/// The hub reads a refusal until its reservation is deleted, also when the job asks elsewhere by then.
+#[test]
+fn a_refusal_that_was_heard_takes_nothing_from_what_is_asked_elsewhere() {
+    let mut fleet = Fleet::new(8);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.planner.set_cluster("west", member("west", 2, 4, 1, 4));
+    fleet.submit(job("a", 2, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    fleet.refuse("a", "east");
+    assert_eq!(fleet.plan(), ["a -> west"]);
+    fleet.refuse("a", "east");
+    assert_eq!((fleet.plan(), fleet.used()), (Vec::new(), 8));
+    fleet.refuse("a", "west");
+    assert_eq!(fleet.used(), 0);
+}
+
 #[test]
 fn places_count_until_a_report_counts_them() {
     let mut fleet = Fleet::new(100);
