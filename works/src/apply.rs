@@ -63,6 +63,7 @@ impl Works {
         if !self.state().pods_synced {
             return Ok(Next::Wait);
         }
+        self.hasten_pods(&work).await?;
         if let Some(refused) = self.refuse(&work).await? {
             self.handles.counts.reconciled(WorkOutcome::Refused);
             let objects = self.objects(&work);
@@ -226,7 +227,7 @@ impl Works {
             stops_within: self.settings.watchdog_stops_within,
         };
         let wanted = match desired::desired(&work.spec, ordinal, means) {
-            Ok(wanted) => wanted,
+            Ok(wanted) => templates::within(wanted, self.settings.max_pod_grace),
             Err(message) => {
                 return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
             }
