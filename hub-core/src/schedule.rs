@@ -348,7 +348,9 @@ impl Scheduler {
         if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
             world.mark(Dirty::Tree);
         }
-        let ends = |decision: &&Decision| matches!(decision, Decision::Evict { .. } | Decision::Move { .. });
+        let ends = |decision: &&Decision| {
+            matches!(decision, Decision::Evict { .. } | Decision::Move { .. } | Decision::EndPods { .. })
+        };
         let started = plan.decisions.iter().filter(|decision| !ends(decision)).count();
         let violations = self.refuse(world, &plan.decisions, now);
         if !violations.is_empty() {
@@ -385,6 +387,15 @@ impl Scheduler {
                         lost_work_ms / 1000
                     );
                     pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
+                    continue;
+                }
+                Decision::EndPods { job, taker, .. } => {
+                    let (key, works) = remains::left_by(world, &job);
+                    for work in works {
+                        if intents.pod_ends.insert(work, taker.clone()).is_none() {
+                            world.mark(Dirty::Binding(key.clone()));
+                        }
+                    }
                     continue;
                 }
                 Decision::Move { job, message, .. } => {

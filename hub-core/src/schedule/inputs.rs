@@ -183,6 +183,9 @@ impl Scheduler {
                     && (entry.is_given_up()
                         || entry.is_finished()
                         || world.bound_object(entry).is_none_or(|object| object.deleting)),
+                lingers: entry.is_bound()
+                    && entry.is_finished()
+                    && world.works_of(key).any(|(_, work)| dispatch::lingers(world, entry, work)),
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
                 ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
                 ungiven: reservation.map(|r| ungiven(r).0).unwrap_or_default(),

@@ -19,7 +19,7 @@ use kube_core::ResourceExt;
 
 use super::{
     Scheduler,
-    facts::{cluster_of, job_id},
+    facts::{cluster_of, job_id, key_of},
 };
 use crate::{
     asked,
@@ -102,6 +102,24 @@ impl Scheduler {
     }
 }
 
+/// The Works whose pods the job of that name has left behind: of the run that its suffix tells, or of the run that
+/// gave the result.
+pub(super) fn left_by(world: &World, id: &JobId) -> (Key, Vec<Key>) {
+    let (name, run) = match id.as_str().split_once('#') {
+        Some((name, run)) => (name, Some(run)),
+        None => (id.as_str(), None),
+    };
+    let key = key_of(&JobId::new(name));
+    let entry = world.bindings.get(&key);
+    let is_left = |work: &Work| match run {
+        Some(run) => mark(work).strip_prefix('#') == Some(run),
+        None => entry.is_some_and(|entry| dispatch::lingers(world, entry, work)),
+    };
+    let works =
+        world.works_of(&key).filter(|(_, work)| is_left(work)).map(|(work, _)| work.clone()).collect();
+    (key, works)
+}
+
 /// Distinguishes the remains of a run from the job and from its other runs.
 fn mark(work: &Work) -> String {
     format!("#{}-{}", work.name_any(), work.spec.epoch)
@@ -115,7 +133,9 @@ fn held(world: &World, key: &Key, cluster: &str, work: &Work) -> Held {
             && reservation.spec.binding.uid == work.spec.binding.uid
             && reservation.spec.epoch == work.spec.epoch
     });
-    let mut held = Held { ending: true, ..Held::here(cluster, Counted::ByReports) };
+    // A Work that is being deleted ends by itself.
+    let lingers = work.metadata.deletion_timestamp.is_none();
+    let mut held = Held { ending: true, lingers, ..Held::here(cluster, Counted::ByReports) };
     let Some((_, reservation)) = reservation else { return held };
     held.cells = reservation.spec.cells.iter().map(|group| without_promise(group, &mark(work))).collect();
     held.ended = reservation.status.as_ref().map(|status| status.ended.clone()).unwrap_or_default();

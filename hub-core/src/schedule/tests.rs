@@ -11,6 +11,7 @@ use crate::{
 
 mod cells;
 mod followers;
+mod left_behind;
 
 const API: &str = crate::binding::API_VERSION;
 
