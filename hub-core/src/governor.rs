@@ -32,7 +32,7 @@ pub(crate) fn governor<'a>(
             uid: policy.uid.clone(),
         }
     });
-    let rule = choice::choose(&reference, claimed.as_ref(), &world.rules)?;
+    let rule = choice::choose(&reference, claimed.as_ref(), world.rules.candidates(&reference))?;
     let entry = world.policies.get(&(rule.scope, (rule.namespace.clone(), rule.name.clone())))?;
     Some((rule, &entry.spec))
 }

@@ -141,8 +141,8 @@ fn no_policy(world: &World, kind: &KindRef, key: &Key, object: &Object) -> (Reas
     };
     let broken = world.policies.iter().find_map(|((scope, (namespace, name)), entry)| {
         let reaches = *scope == PolicyScope::Cluster || *namespace == key.0;
-        let selects = selector::match_selectors(&entry.rule.selectors, &reference).is_some();
-        let violation = entry.violations.first().filter(|_| reaches && selects)?;
+        let violation = entry.violations.first().filter(|_| reaches)?;
+        selector::match_selectors(&entry.rule.selectors, &reference)?;
         let name = match scope {
             PolicyScope::Namespaced => format!("PropagationPolicy {namespace}/{name}"),
             PolicyScope::Cluster => format!("ClusterPropagationPolicy {name}"),
