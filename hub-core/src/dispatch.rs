@@ -282,8 +282,7 @@ fn bound(
     let items = collect(world, entry, step, now);
     let known = binding_status(entry);
     if let Some(why) = unsendable {
-        let reported = items.first().and_then(|item| item.status);
-        attempts::note(entry, &why, reported, &known, step, now);
+        attempts::note(entry, &why, items.first().and_then(|item| item.status), &known, step, now);
         return;
     }
     let mut desired = known.clone();

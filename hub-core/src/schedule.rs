@@ -6,6 +6,7 @@
 mod cells;
 mod facts;
 mod inputs;
+mod left_behind;
 mod remains;
 mod requests;
 mod silence;
@@ -378,24 +379,14 @@ impl Scheduler {
                     pass.writes.extend(writes.into_iter().map(|write| (key.clone(), write)));
                     continue;
                 }
-                Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
-                    pass.evicted.push(rule);
-                    let key = key_of(&job);
-                    let message = format!(
-                        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
-                        rule.as_str(),
-                        lost_work_ms / 1000
-                    );
-                    pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
+                Decision::EndPods { job, taker, .. } => {
+                    left_behind::end(world, intents, &job, &taker);
                     continue;
                 }
-                Decision::EndPods { job, taker, .. } => {
-                    let (key, works) = remains::left_by(world, &job);
-                    for work in works {
-                        if intents.pod_ends.insert(work, taker.clone()).is_none() {
-                            world.mark(Dirty::Binding(key.clone()));
-                        }
-                    }
+                Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
+                    pass.evicted.push(rule);
+                    let message = preempted_text(&taker, &cluster, rule, lost_work_ms);
+                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::Preempted, message));
                     continue;
                 }
                 Decision::Move { job, message, .. } => {
@@ -448,6 +439,14 @@ impl Scheduler {
         }
         broken
     }
+}
+
+fn preempted_text(taker: &JobId, cluster: &str, rule: TakeRule, lost_work_ms: i64) -> String {
+    format!(
+        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
+        rule.as_str(),
+        lost_work_ms / 1000
+    )
 }
 
 /// Evicts a run. Its binding records this in one write; from then on it is only evicted, even after a restart of

@@ -21,6 +21,7 @@ use fleet_policies::choice::PolicyScope;
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::Level;
 use fleet_policies::policy_index::PolicyIndex;
+use fleet_policies::priority::Classes;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 
@@ -67,7 +68,7 @@ pub struct World {
     pub clusters: BTreeMap<String, Cluster>,
     /// The hub's namespaces, with the pod security level that each enforces.
     pub namespaces: BTreeMap<String, Level>,
-    pub priority_classes: BTreeMap<String, i32>,
+    pub priority_classes: Classes,
     pub reservations: Mirror<Reservation>,
     pub works: Mirror<Work>,
     /// Reservations and works by (namespace, name) of their binding.

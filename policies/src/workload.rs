@@ -24,7 +24,7 @@ pub use components::{
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
-pub use health::{Health, Outcome, ended_at, health, is_running, outcome, state_text};
+pub use health::{Health, Outcome, declared_run_time_ms, ended_at, health, is_running, outcome, state_text};
 pub use revise::{revise_replicas, set_env, strip_for_member};
 pub use run::keep_run;
 

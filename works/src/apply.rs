@@ -60,10 +60,9 @@ impl Works {
             return self.clean_up(&work).await;
         }
         // Pods of an earlier run might exist unseen.
-        if !self.state().pods_synced {
+        if !self.hasten_pods(&work).await? {
             return Ok(Next::Wait);
         }
-        self.hasten_pods(&work).await?;
         if let Some(refused) = self.refuse(&work).await? {
             self.handles.counts.reconciled(WorkOutcome::Refused);
             let objects = self.objects(&work);

@@ -116,19 +116,22 @@ impl Works {
         Ok(Removal::Waits)
     }
 
-    /// Pods of the Work's job that others have deleted with a longer grace period than this member allows.
-    pub(crate) async fn hasten_pods(&self, work: &Work) -> Result<(), CallError> {
-        let Some(manifest) = work.spec.workload.manifests.first() else { return Ok(()) };
-        let id = ObjectId::of_manifest(manifest);
+    /// Deletes again those pods of the Work's job that others have deleted with a longer grace period than this member
+    /// allows. Returns whether all pods are known.
+    pub(crate) async fn hasten_pods(&self, work: &Work) -> Result<bool, CallError> {
+        let id = work.spec.workload.manifests.first().map(ObjectId::of_manifest);
         let pods = {
             let state = self.state();
-            let Known::Object(live) = state.object(&id) else { return Ok(()) };
-            state.pods_of(&id, live.metadata.uid.as_deref())
+            match id.map(|id| (state.object(&id), id)) {
+                _ if !state.pods_synced => return Ok(false),
+                Some((Known::Object(live), id)) => state.pods_of(&id, live.metadata.uid.as_deref()),
+                _ => Vec::new(),
+            }
         };
         for pod in pods.iter().filter(|pod| pod.is_deleting()) {
             self.end_pod(pod).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Deletes pods whose job is gone already.

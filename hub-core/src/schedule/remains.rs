@@ -15,11 +15,11 @@ use fleet_api::{
 use fleet_policies::{WorkloadKind, spec::Placement};
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
-use kube_core::ResourceExt;
 
 use super::{
     Scheduler,
-    facts::{cluster_of, job_id, key_of},
+    facts::{cluster_of, job_id},
+    left_behind::mark,
 };
 use crate::{
     asked,
@@ -100,29 +100,6 @@ impl Scheduler {
             cells,
         })
     }
-}
-
-/// The Works whose pods the job of that name has left behind: of the run that its suffix tells, or of the run that
-/// gave the result.
-pub(super) fn left_by(world: &World, id: &JobId) -> (Key, Vec<Key>) {
-    let (name, run) = match id.as_str().split_once('#') {
-        Some((name, run)) => (name, Some(run)),
-        None => (id.as_str(), None),
-    };
-    let key = key_of(&JobId::new(name));
-    let entry = world.bindings.get(&key);
-    let is_left = |work: &Work| match run {
-        Some(run) => mark(work).strip_prefix('#') == Some(run),
-        None => entry.is_some_and(|entry| dispatch::lingers(world, entry, work)),
-    };
-    let works =
-        world.works_of(&key).filter(|(_, work)| is_left(work)).map(|(work, _)| work.clone()).collect();
-    (key, works)
-}
-
-/// Distinguishes the remains of a run from the job and from its other runs.
-fn mark(work: &Work) -> String {
-    format!("#{}-{}", work.name_any(), work.spec.epoch)
 }
 
 /// Its places and cells, from its reservation. The promise belongs to the job's next run; the remains use

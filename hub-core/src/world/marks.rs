@@ -98,24 +98,22 @@ impl World {
 
     /// Marks the objects that a policy may select: others have the same policy with and without it.
     pub(super) fn mark_reached(&mut self, rule: &PolicyRule) {
-        let mut places: BTreeSet<(&str, &str, &str, &str)> = BTreeSet::new();
-        for selector in &rule.selectors {
-            let namespace = match rule.scope {
-                PolicyScope::Namespaced => rule.namespace.as_str(),
-                PolicyScope::Cluster => selector.namespace.as_str(),
-            };
-            places.insert((&selector.api_version, &selector.kind, namespace, &selector.name));
-        }
-        for (api_version, kind_name, namespace, name) in places {
+        let places: BTreeSet<(&str, &str, &str)> = rule
+            .selectors
+            .iter()
+            .map(|selector| {
+                let namespace = match rule.scope {
+                    PolicyScope::Namespaced => &rule.namespace,
+                    PolicyScope::Cluster => &selector.namespace,
+                };
+                (selector.api_version.as_str(), selector.kind.as_str(), namespace.as_str())
+            })
+            .collect();
+        for (api_version, kind_name, namespace) in places {
             let of_kind = |kind: &&KindRef| kind.api_version == api_version && kind.kind == kind_name;
             let Some((kind, objects)) = self.objects.iter().find(|(kind, _)| of_kind(kind)) else { continue };
-            let first: Key = (namespace.to_string(), name.to_string());
-            let here = objects
-                .range(first..)
-                .take_while(|((of, _), _)| namespace.is_empty() || of == namespace)
-                // A name in all namespaces is looked for in all of them.
-                .take_while(|((_, of), _)| name.is_empty() || namespace.is_empty() || of == name)
-                .filter(|((_, of), _)| name.is_empty() || of == name);
+            let here = objects.range((namespace.to_string(), String::new())..);
+            let here = here.take_while(|((of, _), _)| namespace.is_empty() || of == namespace);
             self.dirty.extend(here.map(|(key, _)| Dirty::Object(kind.clone(), key.clone())));
         }
     }

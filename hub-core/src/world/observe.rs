@@ -13,12 +13,13 @@ use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
 use fleet_policies::choice::{ObjectRef, PolicyScope};
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
+use fleet_policies::priority::{Class, NAMESPACES_ANNOTATION};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
 use kube_core::{DynamicObject, Resource, ResourceExt};
 
 use super::{
     Dirty, Key, PolicyEntry, World,
-    kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready},
+    kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready, reference},
 };
 use crate::{
     binding::BindingEntry,
@@ -219,7 +220,9 @@ impl World {
     fn observe_priority_class(&mut self, change: Change<PriorityClass>) {
         let news = news(&mut self.mirrors.priority_classes, &mut self.restored, change);
         for class in news.objects {
-            self.priority_classes.insert(class.name_any(), class.value.unwrap_or(0));
+            let listed = class.annotations().get(NAMESPACES_ANNOTATION).map(String::as_str);
+            let read = Class::new(class.value.unwrap_or(0), listed);
+            self.priority_classes.insert(class.name_any(), read);
         }
         for (_, name) in news.gone {
             self.priority_classes.remove(&name);
@@ -239,7 +242,11 @@ impl World {
         let touched: Vec<ObjectRef> = match listed {
             // It marks all policies of the kind.
             true => Vec::new(),
-            false => change.objects().iter().map(|object| reference(&kind, object)).collect(),
+            false => change
+                .objects()
+                .iter()
+                .map(|object| reference(&kind, &key(object), object.labels().clone()))
+                .collect(),
         };
         let objects = self.objects.entry(kind.clone()).or_default();
         let restored = &mut self.restored;
@@ -297,8 +304,8 @@ impl World {
             self.policies.insert((scope, key), entry);
         }
         for key in news.gone {
-            self.idle_policies.remove(&(scope, key.clone()));
             self.rules.remove(scope, &key.0, &key.1);
+            self.idle_policies.remove(&(scope, key.clone()));
             if let Some(gone) = self.policies.remove(&(scope, key)) {
                 self.mark_reached(&gone.rule);
             }
@@ -464,17 +471,6 @@ fn asked_of<K: Resource>(object: &K) -> (Option<String>, Option<i64>, bool) {
 }
 
 fn key<K: Resource>(object: &K) -> Key {
-fn reference(kind: &KindRef, object: &DynamicObject) -> ObjectRef {
-    let (namespace, name) = key(object);
-    ObjectRef {
-        api_version: kind.api_version.clone(),
-        kind: kind.kind.clone(),
-        namespace,
-        name,
-        labels: object.labels().clone(),
-    }
-}
-
     let meta = object.meta();
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
