@@ -45,6 +45,7 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
             return Err(Waiting::new(Reason::OverrideInvalid, why));
         }
     }
+    workload::remove_finalizers(&mut manifest);
     priority::check(&world.priority_classes, namespace, &manifest)
         .map_err(|message| Waiting::new(Reason::OverrideInvalid, message))?;
     let level = world.namespaces.get(namespace).copied().unwrap_or_default();
