@@ -1,12 +1,15 @@
 //! Pods and jobs as the controllers read them: only the fields that matter for decisions, so that watching
 //! many pods is cheap.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::discovery::ApiResource;
 use serde::Deserialize;
 use serde_json::Value;
+
+/// Grace period of pods that name none, as Kubernetes has it.
+const DEFAULT_GRACE_S: i64 = 30;
 
 /// A job or another owner of pods. Spec and status stay JSON, because a custom resource keeps a quantity as
 /// it was written.
@@ -29,13 +32,23 @@ pub struct Object {
 pub struct Pod {
     pub metadata: ObjectMeta,
     pub status: PodStatus,
+    /// Seconds that its containers have to end; `None` if the pod does not say.
+    pub own_grace_s: Option<i64>,
 }
 
 #[derive(Deserialize)]
 struct RawPod {
     metadata: RawMeta,
     #[serde(default)]
+    spec: RawSpec,
+    #[serde(default)]
     status: PodStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +60,7 @@ struct RawMeta {
     resource_version: Option<String>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
@@ -55,17 +69,19 @@ struct RawMeta {
 
 impl From<RawPod> for Pod {
     fn from(pod: RawPod) -> Self {
-        let RawPod { metadata: meta, status } = pod;
+        let RawPod { metadata: meta, spec, status } = pod;
+        let own_grace_s = spec.termination_grace_period_seconds;
         let identity = ObjectMeta {
             name: meta.name,
             namespace: meta.namespace,
             uid: meta.uid,
             resource_version: meta.resource_version,
             deletion_timestamp: meta.deletion_timestamp,
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
             ..ObjectMeta::default()
         };
         if !meta.owner_references.iter().flatten().any(|owner| owner.controller == Some(true)) {
-            return Self { metadata: identity, status: PodStatus::default() };
+            return Self { metadata: identity, status: PodStatus::default(), own_grace_s };
         }
         let metadata = ObjectMeta {
             creation_timestamp: meta.creation_timestamp,
@@ -75,7 +91,7 @@ impl From<RawPod> for Pod {
             finalizers: meta.finalizers,
             ..identity
         };
-        Self { metadata, status }
+        Self { metadata, status, own_grace_s }
     }
 }
 
@@ -147,17 +163,35 @@ impl Object {
 impl Pod {
     /// Owner and phase, without the details that only the job's own controller needs.
     pub fn outline(self) -> Self {
-        let Self { metadata: meta, status } = self;
+        let Self { metadata: meta, status, own_grace_s } = self;
         let metadata = ObjectMeta {
             name: meta.name,
             namespace: meta.namespace,
             uid: meta.uid,
             resource_version: meta.resource_version,
             deletion_timestamp: meta.deletion_timestamp,
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
             owner_references: meta.owner_references,
             ..ObjectMeta::default()
         };
-        Self { metadata, status: PodStatus { phase: status.phase, ..PodStatus::default() } }
+        Self { metadata, status: PodStatus { phase: status.phase, ..PodStatus::default() }, own_grace_s }
+    }
+
+    /// The grace period with which the pod is to be deleted, now or again, so that it ends within `longest`; `None` if it
+    /// is ending so already. Never longer than its own, and never 0, which would remove the object while containers run.
+    pub fn grace_s(&self, longest: Duration) -> Option<u32> {
+        let longest = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX).max(1);
+        if self.is_deleting() {
+            return self.outlasts(longest.into()).then_some(longest);
+        }
+        let own = self.own_grace_s.unwrap_or(DEFAULT_GRACE_S).max(1);
+        Some(u32::try_from(own).unwrap_or(u32::MAX).min(longest))
+    }
+
+    /// Whether the pod was deleted, by anybody, with a longer grace period.
+    pub fn outlasts(&self, longest_s: i64) -> bool {
+        let granted = self.metadata.deletion_grace_period_seconds;
+        self.is_deleting() && !self.is_ended() && granted.is_some_and(|granted| granted > longest_s)
     }
 
     pub fn name(&self) -> &str {

@@ -44,6 +44,10 @@ pub const RESULT_FINALIZER: &str = "fleet.dev/result-recorded";
 /// delete the job.
 pub const RESULT_RECORDED_ANNOTATION: &str = "fleet.dev/result-recorded";
 
+/// Annotation on a finished Work, written by the hub: another job, which it names, needs what the remaining pods use;
+/// the agent deletes them at once.
+pub const END_PODS_ANNOTATION: &str = "fleet.dev/end-pods";
+
 /// Annotation on a Work, written by the hub before it deletes the Work: the binding itself is deleted, so the
 /// member may forget its epoch.
 pub const BINDING_GONE_ANNOTATION: &str = "fleet.dev/binding-gone";

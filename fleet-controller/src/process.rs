@@ -21,6 +21,7 @@ use std::{
 
 use fleet_api::patience;
 use fleet_informer::Source;
+use fleet_policies::WorkloadKind;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
@@ -327,16 +328,17 @@ impl Process {
         }
     }
 
-    /// Reconciles marked clusters, trees and policies at once: they are few, and the scheduler depends on
-    /// them. Its inputs are updated at once; the writes of other objects wait for their turn.
+    /// Reconciles marked clusters and trees at once: they are few, and the scheduler depends on them. Its inputs are
+    /// updated at once; the writes of other objects, and conditions of policies, wait for their turn.
     fn take_in(&mut self, at: Instant, now: Timestamp) {
         for _ in 0..ROUNDS {
             let marked = self.world.take_dirty();
             if marked.is_empty() {
                 return;
             }
-            let (jobs, others): (Vec<Dirty>, Vec<Dirty>) =
-                marked.into_iter().partition(|dirty| matches!(dirty, Dirty::Object(..) | Dirty::Binding(_)));
+            let waits =
+                |dirty: &Dirty| matches!(dirty, Dirty::Object(..) | Dirty::Binding(_) | Dirty::Policy(..));
+            let (jobs, others): (Vec<Dirty>, Vec<Dirty>) = marked.into_iter().partition(waits);
             for dirty in others {
                 self.look_at(dirty, at, now);
             }
@@ -353,9 +355,9 @@ impl Process {
             if self.world.bindings.contains_key(&binding) {
                 self.scheduler.look(&mut self.world, &self.intents, &binding, now);
             }
-            return Turn::Claim;
+            return if kind.workload() == WorkloadKind::Other { Turn::Plain } else { Turn::Claim };
         }
-        let Dirty::Binding(key) = dirty else { return Turn::Waiting };
+        let Dirty::Binding(key) = dirty else { return Turn::Plain };
         self.scheduler.look(&mut self.world, &self.intents, key, now);
         self.place(key.clone(), now);
         match self.world.bindings.get(key).is_some_and(BindingEntry::is_bound) {

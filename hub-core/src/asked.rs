@@ -11,7 +11,7 @@ use fleet_api::{binding::Component, convert};
 use fleet_policies::{
     affinity,
     choice::ObjectRef,
-    credentials, names, overrides, pod_security,
+    credentials, names, overrides, pod_security, priority,
     reason::Reason,
     spec::Placement,
     workload::{self, WorkloadError},
@@ -45,6 +45,9 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
             return Err(Waiting::new(Reason::OverrideInvalid, why));
         }
     }
+    workload::remove_finalizers(&mut manifest);
+    priority::check(&world.priority_classes, namespace, &manifest)
+        .map_err(|message| Waiting::new(Reason::OverrideInvalid, message))?;
     let level = world.namespaces.get(namespace).copied().unwrap_or_default();
     pod_security::check(level, &manifest)
         .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message))?;
@@ -194,32 +197,4 @@ impl overrides::YamlText for Yaml {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn component(name: &str, replicas: i64, cpu: &str) -> Component {
-        Component {
-            name: name.to_string(),
-            replicas,
-            request: [("cpu".to_string(), cpu.to_string())].into(),
-            ..Component::default()
-        }
-    }
-
-    #[test]
-    fn nothing_is_sent_that_was_not_counted() {
-        let counted = [component("worker", 4, "2"), component("master", 1, "1")];
-        let check = |asked: Component, expected: Result<(), &str>| {
-            assert_eq!(within(&[asked], &counted), expected.map_err(str::to_string));
-        };
-        check(component("worker", 4, "2"), Ok(()));
-        check(component("worker", 1, "500m"), Ok(()));
-        check(component("chief", 0, "9"), Ok(()));
-        check(component("worker", 5, "1"), Err("component worker: found 5 replicas; counted: 4"));
-        check(
-            component("master", 1, "1500m"),
-            Err("component master: found 1500 cpu per pod; counted: 1000"),
-        );
-        check(component("chief", 1, "1"), Err("component chief: found 1 replicas; counted: none"));
-    }
-}
+mod tests;

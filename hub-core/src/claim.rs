@@ -20,7 +20,7 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     governor::governor,
     kinds::KindRef,
-    unclaimed,
+    priority, unclaimed,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -39,7 +39,10 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let read = workload::check(kind.workload(), &object.value)
         .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
-    let read = read.ok().filter(|_| fleet_cell_requests::check(kind.workload(), &object.value).is_ok());
+    let read = read.ok().filter(|_| {
+        fleet_cell_requests::check(kind.workload(), &object.value).is_ok()
+            && priority::check(world, &key.0, &object.value, (rule, spec)).is_ok()
+    });
     let Some(components) = read else {
         // A running job goes on as it was sent; a waiting one would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
@@ -110,7 +113,7 @@ fn desired_spec(
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
         pod_scheduling: spec.pod_scheduling,
         scheduler_name: spec.scheduler_name.clone(),
-        priority: priority(world, spec, components),
+        priority: priority::of_job(world, spec, components),
         user: user_of(&object.value["metadata"]["labels"]).map(str::to_owned),
         virtual_cluster: fleet_cell_requests::read(kind.workload(), &object.value)
             .ok()
@@ -127,16 +130,6 @@ fn desired_spec(
 fn network_topology(kind: &KindRef, object: &Value) -> Option<NetworkTopology> {
     let wish = object.pointer("/spec/networkTopology").filter(|wish| wish.is_object())?;
     (kind.workload() == WorkloadKind::VolcanoJob).then(|| serde_json::from_value(wish.clone()).ok()).flatten()
-}
-
-/// The policy's class takes precedence; otherwise the highest existing class of the pods.
-fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Component]) -> i32 {
-    let value = |name: &str| world.priority_classes.get(name).copied();
-    let named = spec.schedule_priority.as_ref().and_then(|p| p.priority_class_name.as_deref());
-    named.and_then(value).unwrap_or_else(|| {
-        let of_pods = components.iter().filter_map(|c| value(c.pod_spec.priority_class_name.as_deref()?));
-        of_pods.max().unwrap_or(0)
-    })
 }
 
 fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
@@ -235,24 +228,4 @@ fn settle_fencing(known: &Value, desired: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_policy_that_suspends_dispatching_for_a_while_lets_a_bound_run_go_on() {
-        let settled = |known: Value, asked: Value| {
-            let mut desired = json!({"suspension": asked});
-            settle_queueing(&json!({"suspension": known}), &mut desired);
-            desired.get("suspension").map(Value::to_string).unwrap_or_default()
-        };
-        let left = json!({"scheduling": false});
-        assert_eq!(settled(json!({"scheduling": false, "dispatching": true}), json!({})), left.to_string());
-        assert_eq!(
-            settled(json!({"dispatching": true}), json!({"scheduling": true})),
-            "",
-            "it waits in no queue"
-        );
-        assert_eq!(settled(left.clone(), Value::Null), left.to_string());
-        assert!(settled(left, json!({"dispatching": true})).contains("\"dispatching\":true"));
-    }
-}
+mod tests;

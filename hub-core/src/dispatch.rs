@@ -43,9 +43,9 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 pub use attempts::{Avoid, avoidance, older_runs};
-use attempts::{Stay, stay};
+use attempts::{Stay, stays};
 use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
-pub use fence::{are_cells_in_use, is_gone, is_left_behind, may_be_alive};
+pub use fence::{are_cells_in_use, is_gone, is_left_behind, lingers, may_be_alive};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
@@ -74,9 +74,9 @@ pub fn plan(
     let given = Given { intents, waiting, options };
     match world.bound_object(entry).filter(|object| !object.deleting) {
         None => take_down(world, key, entry, &mut step),
-        Some(object) if entry.is_finished() => finished(world, key, entry, object, &mut step, now),
+        Some(object) if entry.is_finished() => finished(world, intents, key, entry, object, &mut step, now),
         Some(object) if entry.is_bound() => bound(world, key, entry, object, given, &mut step, now),
-        Some(object) => unbound(world, key, entry, object, waiting, &mut step, now),
+        Some(object) => unbound(world, key, entry, object, given, &mut step, now),
     }
     step
 }
@@ -151,16 +151,17 @@ fn unbound(
     key: &Key,
     entry: &BindingEntry,
     object: &Object,
-    waiting: Option<&Waiting>,
+    given: Given<'_>,
     step: &mut Step,
     now: Timestamp,
 ) {
+    let Given { intents, waiting, .. } = given;
     for (key, work) in world.works_of(key) {
         // A reservation of a later epoch belongs to a target that this reconcile does not see yet.
         if work.spec.epoch > entry.object.spec.epoch {
             continue;
         }
-        match stay(entry, work, now) {
+        match stays(intents, entry, (key, work), now) {
             Stay::No => delete_work(key, work, step),
             Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }
@@ -276,12 +277,12 @@ fn bound(
     if lost_places(world, intents, key, entry, step) || !dependencies_listed(world, entry, object) {
         return;
     }
-    let Dispatched { winner, pending, unsent, unsendable } = dispatch(world, key, entry, object, step, now);
+    let Dispatched { winner, pending, unsent, unsendable } =
+        dispatch(world, intents, key, entry, object, step, now);
     let items = collect(world, entry, step, now);
     let known = binding_status(entry);
     if let Some(why) = unsendable {
-        let reported = items.first().and_then(|item| item.status);
-        attempts::note(entry, &why, reported, &known, step, now);
+        attempts::note(entry, &why, items.first().and_then(|item| item.status), &known, step, now);
         return;
     }
     let mut desired = known.clone();
@@ -361,6 +362,7 @@ fn or_stopped(ending: Ending, entry: &BindingEntry, object: &Object) -> Ending {
 /// The result is recorded: places are released, the member may forget the job, the unit gets its final phase.
 fn finished(
     world: &World,
+    intents: &Intents,
     key: &Key,
     entry: &BindingEntry,
     object: &Object,
@@ -389,6 +391,9 @@ fn finished(
         if !told && work.metadata.deletion_timestamp.is_none() {
             let patch = json!({"metadata": {"annotations": {names::RESULT_RECORDED_ANNOTATION: "true"}}});
             step.writes.push(Write::new(Target::Work, &key.0, &key.1, Verb::Merge(patch)));
+        }
+        if let Some(taker) = intents.pod_ends.get(key).filter(|_| fence::lingers(world, entry, work)) {
+            step.writes.push(ending::end_pods(entry, key, taker, now));
         }
     }
 }
@@ -480,6 +485,7 @@ struct Dispatched {
 /// Creates, updates and deletes Works to match the targets.
 fn dispatch(
     world: &World,
+    intents: &Intents,
     key: &Key,
     entry: &BindingEntry,
     object: &Object,
@@ -496,7 +502,7 @@ fn dispatch(
         if wanted.contains_key(key) {
             continue;
         }
-        match stay(entry, work, now) {
+        match stays(intents, entry, (key, work), now) {
             Stay::No => delete_work(key, work, step),
             Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }

@@ -1,7 +1,7 @@
 //! Chooses the policy that governs an object.
 
 use fleet_api::policy::PropagationSpec;
-use fleet_policies::choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope};
+use fleet_policies::choice::{self, ClaimRef, PolicyRule, PolicyScope};
 
 use crate::{
     binding::BindingEntry,
@@ -16,13 +16,7 @@ pub(crate) fn governor<'a>(
     object: &Object,
     known: Option<&BindingEntry>,
 ) -> Option<(&'a PolicyRule, &'a PropagationSpec)> {
-    let reference = ObjectRef {
-        api_version: kind.api_version.clone(),
-        kind: kind.kind.clone(),
-        namespace: key.0.clone(),
-        name: key.1.clone(),
-        labels: object.labels.clone(),
-    };
+    let reference = object.reference(kind, key);
     let claimed = known.map(|entry| {
         let policy = &entry.object.spec.policy;
         ClaimRef {
@@ -32,7 +26,7 @@ pub(crate) fn governor<'a>(
             uid: policy.uid.clone(),
         }
     });
-    let rule = choice::choose(&reference, claimed.as_ref(), &world.rules)?;
+    let rule = choice::choose(&reference, claimed.as_ref(), world.rules.candidates(&reference))?;
     let entry = world.policies.get(&(rule.scope, (rule.namespace.clone(), rule.name.clone())))?;
     Some((rule, &entry.spec))
 }

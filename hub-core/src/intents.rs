@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_api::names;
 use fleet_policies::reason::Reason;
+use fleet_quota::JobId;
 use kube_core::ResourceExt;
 
 use crate::{
@@ -28,6 +30,8 @@ pub struct Eviction {
 pub struct Intents {
     /// Runs to be ended, by binding.
     pub evictions: BTreeMap<Key, Eviction>,
+    /// Works whose pods outlive their job or their run, and for which job they are to end.
+    pub pod_ends: BTreeMap<Key, JobId>,
     /// Lost clusters off which a job is to be moved; their leases get the mark of loss first.
     pub to_declare: BTreeSet<String>,
     /// Works that were sent and not seen yet.
@@ -62,6 +66,10 @@ impl Intents {
         if asked.is_some_and(|asked| entry.is_none_or(|entry| is_settled(entry, asked))) {
             self.evictions.remove(binding);
         }
+        self.pod_ends.retain(|work, _| {
+            let work = world.works.get(work).filter(|work| work.metadata.deletion_timestamp.is_none());
+            work.is_some_and(|work| !work.annotations().contains_key(names::END_PODS_ANNOTATION))
+        });
         let lost = self.sent.of(binding).filter(|(_, sent)| {
             let entry = world.bindings.get(binding);
             entry.is_none_or(|entry| entry.uid() != sent.binding.uid)

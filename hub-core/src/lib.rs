@@ -18,6 +18,7 @@ pub mod manifests;
 pub mod observation;
 pub mod options;
 pub mod policy;
+mod priority;
 pub mod schedule;
 pub mod sent;
 pub mod spread;

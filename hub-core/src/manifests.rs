@@ -6,7 +6,7 @@ use fleet_api::{
     names::{self, INCREMENTAL_ANNOTATION, ON_CELLS_ANNOTATION},
 };
 use fleet_policies::{
-    credentials, nesting, pod_security,
+    credentials, nesting, pod_security, priority,
     reason::Reason,
     spec, state_preservation,
     workload::{self, DependencyKind},
@@ -204,7 +204,7 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
             return Some(Waiting::new(Reason::WorkloadTooLarge, format!("{kind} {name}: {found}")));
         }
     }
-    let sizes: Vec<usize> = manifests.iter().map(size).collect();
+    let sizes: Vec<usize> = manifests.iter().map(nesting::bytes).collect();
     let sum: usize = sizes.iter().sum();
     if sum <= asked::WORK_BYTES_MAX {
         return None;
@@ -220,31 +220,15 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
     Some(Waiting::new(Reason::WorkloadTooLarge, message))
 }
 
-/// Size of a value as JSON, counted without serializing it.
-fn size(value: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Counting cannot fail.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
-}
-
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
 pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     let object = world.bound_object(entry)?;
     let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
     if let Err(message) = pod_security::check(level, &object.value) {
         return Some(Waiting::new(Reason::PodSecurityViolation, message));
+    }
+    if let Err(message) = priority::check(&world.priority_classes, entry.namespace(), &object.value) {
+        return Some(Waiting::new(Reason::InvalidWorkload, message));
     }
     // Pods start without an optional one.
     let mut needed = named(world, entry, object).filter(|(_, optional)| !optional);

@@ -6,6 +6,7 @@
 mod cells;
 mod facts;
 mod inputs;
+mod left_behind;
 mod remains;
 mod requests;
 mod silence;
@@ -348,7 +349,9 @@ impl Scheduler {
         if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
             world.mark(Dirty::Tree);
         }
-        let ends = |decision: &&Decision| matches!(decision, Decision::Evict { .. } | Decision::Move { .. });
+        let ends = |decision: &&Decision| {
+            matches!(decision, Decision::Evict { .. } | Decision::Move { .. } | Decision::EndPods { .. })
+        };
         let started = plan.decisions.iter().filter(|decision| !ends(decision)).count();
         let violations = self.refuse(world, &plan.decisions, now);
         if !violations.is_empty() {
@@ -376,15 +379,14 @@ impl Scheduler {
                     pass.writes.extend(writes.into_iter().map(|write| (key.clone(), write)));
                     continue;
                 }
+                Decision::EndPods { job, taker, .. } => {
+                    left_behind::end(world, intents, &job, &taker);
+                    continue;
+                }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
-                    let key = key_of(&job);
-                    let message = format!(
-                        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
-                        rule.as_str(),
-                        lost_work_ms / 1000
-                    );
-                    pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
+                    let message = preempted_text(&taker, &cluster, rule, lost_work_ms);
+                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::Preempted, message));
                     continue;
                 }
                 Decision::Move { job, message, .. } => {
@@ -437,6 +439,14 @@ impl Scheduler {
         }
         broken
     }
+}
+
+fn preempted_text(taker: &JobId, cluster: &str, rule: TakeRule, lost_work_ms: i64) -> String {
+    format!(
+        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
+        rule.as_str(),
+        lost_work_ms / 1000
+    )
 }
 
 /// Evicts a run. Its binding records this in one write; from then on it is only evicted, even after a restart of

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use fleet_policies::{
-    choice::{self, ObjectRef, PolicyScope},
+    choice::{self, PolicyScope},
     reason::Reason,
     selector,
     workload::{self, WorkloadKind},
@@ -23,6 +23,7 @@ use crate::{
     binding::BindingEntry,
     events, governor,
     kinds::KindRef,
+    priority,
     status::rfc3339,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -112,15 +113,16 @@ impl Unclaimed {
 fn trouble(world: &World, kind: &KindRef, key: &Key, object: &Object) -> Option<(Reason, String)> {
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
-    if governor::governor(world, kind, key, object, known).is_none() {
+    let Some(policy) = governor::governor(world, kind, key, object, known) else {
         // A run that lost its policy goes on; objects that Fleet does not run are ignored.
         let waits = !known.is_some_and(has_begun) && waits_for_a_policy(kind, key, object);
         return waits.then(|| no_policy(world, kind, key, object));
-    }
+    };
     let error = workload::check(kind.workload(), &object.value).err().map(|error| error.to_string());
     let request =
         || fleet_cell_requests::check(kind.workload(), &object.value).err().map(|error| error.to_string());
-    Some((Reason::InvalidWorkload, error.or_else(request)?))
+    let class = || priority::check(world, &key.0, &object.value, policy).err().map(|w| (w.reason, w.message));
+    error.or_else(request).map(|error| (Reason::InvalidWorkload, error)).or_else(class)
 }
 
 /// Only jobs that users created, not objects that a controller on the hub created.
@@ -132,17 +134,11 @@ fn waits_for_a_policy(kind: &KindRef, key: &Key, object: &Object) -> bool {
 }
 
 fn no_policy(world: &World, kind: &KindRef, key: &Key, object: &Object) -> (Reason, String) {
-    let reference = ObjectRef {
-        api_version: kind.api_version.clone(),
-        kind: kind.kind.clone(),
-        namespace: key.0.clone(),
-        name: key.1.clone(),
-        labels: object.labels.clone(),
-    };
+    let reference = object.reference(kind, key);
     let broken = world.policies.iter().find_map(|((scope, (namespace, name)), entry)| {
         let reaches = *scope == PolicyScope::Cluster || *namespace == key.0;
-        let selects = selector::match_selectors(&entry.rule.selectors, &reference).is_some();
-        let violation = entry.violations.first().filter(|_| reaches && selects)?;
+        let violation = entry.violations.first().filter(|_| reaches)?;
+        selector::match_selectors(&entry.rule.selectors, &reference)?;
         let name = match scope {
             PolicyScope::Namespaced => format!("PropagationPolicy {namespace}/{name}"),
             PolicyScope::Cluster => format!("ClusterPropagationPolicy {name}"),

@@ -11,14 +11,17 @@ mod observe;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_api::{
     CellConfiguration, Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, VirtualCluster, Work, names,
 };
 use fleet_mirror::Mirror;
-use fleet_policies::choice::{PolicyRule, PolicyScope};
+use fleet_policies::choice::PolicyScope;
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::Level;
+use fleet_policies::policy_index::PolicyIndex;
+use fleet_policies::priority::Classes;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 
@@ -49,11 +52,11 @@ pub struct World {
     pub policies: BTreeMap<(PolicyScope, Key), PolicyEntry>,
     /// Policies whose status reports that something they name is missing, or that they select nothing.
     idle_policies: BTreeSet<(PolicyScope, Key)>,
-    /// The rules of all valid policies, rebuilt when one changes.
-    pub rules: Vec<PolicyRule>,
-    overrides: BTreeMap<(PolicyScope, Key), OverridePolicy>,
+    /// The rules of all valid policies.
+    pub rules: PolicyIndex,
+    overrides: BTreeMap<(PolicyScope, Key), Arc<OverridePolicy>>,
     /// All override policies, in the form of the rules.
-    pub override_list: Vec<OverridePolicy>,
+    pub override_list: Vec<Arc<OverridePolicy>>,
     /// Changes with the list.
     pub override_version: u64,
     pub bindings: Mirror<BindingEntry>,
@@ -65,7 +68,7 @@ pub struct World {
     pub clusters: BTreeMap<String, Cluster>,
     /// The hub's namespaces, with the pod security level that each enforces.
     pub namespaces: BTreeMap<String, Level>,
-    pub priority_classes: BTreeMap<String, i32>,
+    pub priority_classes: Classes,
     pub reservations: Mirror<Reservation>,
     pub works: Mirror<Work>,
     /// Reservations and works by (namespace, name) of their binding.

@@ -178,6 +178,7 @@ fn works(context: &Context, owned: Owned, places: Reservations, sorted: Sorted) 
         scheduler_names: options.scheduler_names.clone(),
         controllers: options.controllers.clone(),
         fence_grace: options.fence_grace,
+        max_pod_grace: options.max_pod_grace,
         watchdog_image: options.watchdog_image.clone(),
         watchdog_stops_within: options.watchdog_stops_within,
     };

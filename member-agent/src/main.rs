@@ -108,6 +108,10 @@ struct Flags {
     /// this long
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     fence_grace: u32,
+    /// Seconds that pods which Fleet ends may take to end, with their preStop hooks, whatever
+    /// terminationGracePeriodSeconds they have
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
+    max_pod_grace: u32,
     /// Address of /metrics and /healthz; default: not served
     #[arg(long, value_name = "IP:PORT")]
     metrics_address: Option<SocketAddr>,
@@ -210,6 +214,7 @@ impl Flags {
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),
             fence_grace: Duration::from_secs(self.fence_grace.into()),
+            max_pod_grace: Duration::from_secs(self.max_pod_grace.into()),
             check_rights: true,
             permits: Permits {
                 kinds: self.kinds.iter().cloned().collect(),

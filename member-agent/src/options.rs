@@ -13,6 +13,8 @@ use fleet_agent_ground::Permits;
 
 /// Default of [`Options::fence_grace`].
 pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(20);
+/// Default of [`Options::max_pod_grace`].
+pub const DEFAULT_MAX_POD_GRACE: Duration = Duration::from_secs(120);
 /// Default of [`Options::watchdog_image`].
 pub const DEFAULT_WATCHDOG_IMAGE: &str = "registry.example.com/fleet/watchdog:0.1.0";
 
@@ -43,6 +45,8 @@ pub struct Options {
     pub lease_renew: Duration,
     /// How long after the lease's end pods of fenced jobs may still exist.
     pub fence_grace: Duration,
+    /// How long pods that Fleet ends may take to end, whatever `terminationGracePeriodSeconds` they have.
+    pub max_pod_grace: Duration,
     /// Image of the side container that stops pods of jobs with fencing Watchdog; without it such jobs are
     /// refused.
     pub watchdog_image: Option<String>,
@@ -107,6 +111,7 @@ impl Options {
             lease_duration: fleet_api::names::LEASE_DURATION,
             lease_renew: fleet_api::names::LEASE_RENEW,
             fence_grace: DEFAULT_FENCE_GRACE,
+            max_pod_grace: DEFAULT_MAX_POD_GRACE,
             watchdog_image: Some(DEFAULT_WATCHDOG_IMAGE.to_owned()),
             watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
             report_interval: Duration::from_millis(100),

@@ -17,6 +17,9 @@ pub enum Decision {
     /// Preempt the job for `taker`, which starts in `cluster` once all its victims have ended. The decision
     /// is repeated until the caller reports that the run is ending.
     Evict { job: JobId, taker: JobId, cluster: String, rule: TakeRule, lost_work_ms: i64 },
+    /// End the pods that a job has left behind, for `taker`, which needs their places, cells or quota and starts in
+    /// `cluster`: they do no work that counts. The decision is repeated until the caller reports that they are told to end.
+    EndPods { job: JobId, taker: JobId, cluster: String },
     /// End the run, so that the job is placed elsewhere: none of its pods is left on cells of the cluster, which can give it
     /// no others. The decision is repeated until the caller reports that the run is ending.
     Move { job: JobId, cluster: String, message: String },

@@ -89,6 +89,8 @@ pub struct Held {
     pub nodes: BTreeMap<String, Vec<String>>,
     /// The run is ending; its places are about to free up.
     pub ending: bool,
+    /// Its pods have outlived the job or its run, and nothing ends them soon unless it is asked for. Only with `ending`.
+    pub lingers: bool,
     /// Its cells, as its reservation carries them.
     pub cells: Vec<CellGroup>,
     /// Component to the indices of pods that have ended.
@@ -129,6 +131,7 @@ impl Held {
             counted,
             nodes: BTreeMap::new(),
             ending: false,
+            lingers: false,
             cells: Vec::new(),
             ended: BTreeMap::new(),
             ungiven: BTreeSet::new(),

@@ -56,6 +56,8 @@ pub struct Planner {
     class_count: u64,
     verdicts: Verdicts,
     cells: CellRoom,
+    /// Jobs that have left pods behind which end only when they are told to.
+    lingering: BTreeSet<JobId>,
     /// Something changed since the last plan.
     moved: bool,
     /// Plans made.
@@ -212,6 +214,10 @@ impl Planner {
     /// Adds or updates a job.
     pub fn set_job(&mut self, job: Job, now_ms: i64) {
         let id = job.id.clone();
+        match &job.stand {
+            Stand::Holds(held) if held.lingers => self.lingering.insert(id.clone()),
+            _ => self.lingering.remove(&id),
+        };
         match job.queued || job.left_queue {
             true => self.unqueued.remove(&id),
             false => self.unqueued.insert(id.clone()),
@@ -267,6 +273,7 @@ impl Planner {
         self.unqueue(id);
         let Some(entry) = self.jobs.remove(id) else { return };
         self.unqueued.remove(id);
+        self.lingering.remove(id);
         if matches!(entry.job.stand, Stand::Holds(_)) {
             self.learnt.ended(&entry.job, now_ms);
         }

@@ -10,6 +10,8 @@ use fleet_resources::Resources;
 
 use super::{job::name_of, *};
 
+mod lingering;
+
 /// A planner with members of equal nodes; jobs ask for cpu only.
 struct Fleet {
     planner: Planner,
@@ -98,6 +100,9 @@ impl Fleet {
             Decision::Ask { job, cluster } => format!("{} -> {cluster}", name_of(&job)),
             Decision::Bind { job, cluster } => format!("{} => {cluster}", name_of(&job)),
             Decision::Regroup { job, cluster } => format!("{} ~ {cluster}", name_of(&job)),
+            Decision::EndPods { job, taker, cluster } => {
+                format!("{} ends for {} -> {cluster}", name_of(&job), name_of(&taker))
+            }
             Decision::Move { job, cluster, .. } => format!("{} <- {cluster}", name_of(&job)),
             Decision::Evict { job, taker, rule, .. } => {
                 format!("{} x {} ({})", name_of(&taker), name_of(&job), rule.as_str())

@@ -75,6 +75,13 @@ pub fn broken(
                 }
             }
             Decision::Regroup { .. } | Decision::Move { .. } => {}
+            Decision::EndPods { job, taker, .. } => {
+                let Some(known) = known(job) else { continue };
+                if !known.is_over {
+                    let what = format!("pods of {job} are to end for {taker}: it has not ended");
+                    found.push(Violation { invariant: 4, what });
+                }
+            }
             Decision::Evict { job, taker, rule, .. } => {
                 let Some(known) = known(job) else { continue };
                 let mut say = |what: &str| {

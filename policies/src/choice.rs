@@ -73,12 +73,13 @@ impl ClaimRef {
 pub fn choose<'a>(
     object: &ObjectRef,
     claimed: Option<&ClaimRef>,
-    policies: &'a [PolicyRule],
+    policies: impl IntoIterator<Item = &'a PolicyRule>,
 ) -> Option<&'a PolicyRule> {
     if is_skipped_namespace(&object.namespace) {
         return None;
     }
-    let matching: Vec<Match<'a>> = policies.iter().filter_map(|policy| matched(policy, object)).collect();
+    let matching: Vec<Match<'a>> =
+        policies.into_iter().filter_map(|policy| matched(policy, object)).collect();
     let holder = claimed.and_then(|claim| matching.iter().find(|m| claim.names(m.policy)));
     let best = match holder {
         None => matching.iter().min_by_key(|m| m.rank()),

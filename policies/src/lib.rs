@@ -12,6 +12,8 @@ pub mod names;
 pub mod nesting;
 pub mod overrides;
 pub mod pod_security;
+pub mod policy_index;
+pub mod priority;
 pub mod reason;
 pub mod selector;
 pub mod spec;

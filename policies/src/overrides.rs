@@ -13,7 +13,7 @@ mod problem;
 mod spec;
 mod templates;
 
-use std::collections::BTreeSet;
+use std::{borrow::Borrow, collections::BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -53,7 +53,7 @@ pub fn apply(
     object: &mut Value,
     reference: &ObjectRef,
     cluster: &ClusterFacts,
-    policies: &[OverridePolicy],
+    policies: &[impl Borrow<OverridePolicy>],
     yaml: &dyn YamlText,
 ) -> Result<Vec<String>, OverrideError> {
     let mut changed = object.clone();
@@ -96,13 +96,14 @@ pub fn apply(
 }
 
 /// Whether any policy selects the object, for whatever cluster.
-pub fn is_selected(reference: &ObjectRef, policies: &[OverridePolicy]) -> bool {
+pub fn is_selected(reference: &ObjectRef, policies: &[impl Borrow<OverridePolicy>]) -> bool {
     !selected(reference, policies).is_empty()
 }
 
-fn selected<'p>(object: &ObjectRef, policies: &'p [OverridePolicy]) -> Vec<&'p OverridePolicy> {
+fn selected<'p>(object: &ObjectRef, policies: &'p [impl Borrow<OverridePolicy>]) -> Vec<&'p OverridePolicy> {
     let mut found: Vec<_> = policies
         .iter()
+        .map(Borrow::borrow)
         .filter(|policy| policy.scope == PolicyScope::Cluster || policy.namespace == object.namespace)
         .filter_map(|policy| {
             let selectors = &policy.spec.resource_selectors;

@@ -10,6 +10,7 @@ mod components;
 mod conditions;
 mod dependencies;
 mod health;
+mod limits;
 mod revise;
 mod run;
 
@@ -19,13 +20,14 @@ pub use aggregate::{aggregate, withhold_end};
 pub use between::between_runs;
 pub use check::check;
 pub use components::{
-    Component, PODS_MAX, PodRequirements, WorkloadError, completions, components, most, pod_templates,
+    Component, PodRequirements, WorkloadError, completions, components, most, pod_templates,
     template_requests, total,
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
-pub use health::{Health, Outcome, ended_at, health, is_running, outcome, state_text};
-pub use revise::{revise_replicas, set_env, strip_for_member};
+pub use health::{Health, Outcome, declared_run_time_ms, ended_at, health, is_running, outcome, state_text};
+pub use limits::{HOSTS_MAX, PODS_MAX, lists_hosts};
+pub use revise::{remove_finalizers, revise_replicas, set_env, strip_for_member};
 pub use run::keep_run;
 
 /// The kinds that Fleet understands.

@@ -230,6 +230,11 @@ impl Planner {
         }
     }
 
+    /// A job that waits for this admitted job to end, and where it will start: a preemptor, or the holder of a claim.
+    pub fn waits_for(&self, id: &JobId) -> Option<(&JobId, &ClusterName)> {
+        self.holds.waits_for(id)
+    }
+
     /// Admitted jobs that are ending.
     pub fn ending_jobs(&self) -> impl Iterator<Item = &JobId> {
         self.ending.iter()

@@ -4,7 +4,7 @@
 //! job with one task). Their capacity is still in use, so the hub counts the job until the agent reports no
 //! live pod, and the agent deletes the remaining pods some time after the job's end. The time of the end
 //! comes from the job's status, so a restart neither forgets nor extends the wait. Others wait for what such
-//! pods use, so a job may not ask for longer than [`LONGEST`].
+//! pods use, so a job may not ask for longer than [`LONGEST`], and the hub may ask for their end before that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use kube::{ResourceExt, api::DynamicObject};
 
 use crate::{keys::ObjectId, marks::kind_of, state::State, works::Works};
 use fleet_agent_ground::{CallError, Next, Pod};
-use fleet_api::Work;
+use fleet_api::{Work, names::END_PODS_ANNOTATION};
 
 /// Annotation on a job: how long its pods may run after its end, such as `10m`.
 const AFTER_END_ANNOTATION: &str = "fleet.dev/after-end";
@@ -51,13 +51,16 @@ impl Works {
             return Ok(None);
         }
         let now = self.now();
-        let deadline = job.and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
+        // Another job needs what they use.
+        let is_asked = work.annotations().contains_key(END_PODS_ANNOTATION);
+        let deadline =
+            job.filter(|_| !is_asked).and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
         if now < deadline {
             let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
             return Ok(Some(Next::After(left)));
         }
-        for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
-            self.delete_pod(pod).await?;
+        for pod in &pods {
+            self.end_pod(pod).await?;
         }
         Ok(None)
     }

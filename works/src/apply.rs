@@ -60,7 +60,7 @@ impl Works {
             return self.clean_up(&work).await;
         }
         // Pods of an earlier run might exist unseen.
-        if !self.state().pods_synced {
+        if !self.hasten_pods(&work).await? {
             return Ok(Next::Wait);
         }
         if let Some(refused) = self.refuse(&work).await? {
@@ -226,7 +226,7 @@ impl Works {
             stops_within: self.settings.watchdog_stops_within,
         };
         let wanted = match desired::desired(&work.spec, ordinal, means) {
-            Ok(wanted) => wanted,
+            Ok(wanted) => templates::within(wanted, self.settings.max_pod_grace),
             Err(message) => {
                 return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
             }

@@ -19,6 +19,7 @@ use crate::{
     desired,
     keys::ObjectId,
     marks::{bindings_of, epoch_of, is_managed, kind_of},
+    state::Known,
     works::Works,
 };
 use fleet_agent_ground::{CallError, Next, call};
@@ -98,8 +99,8 @@ impl Works {
             let state = self.state();
             (state.pods_of(id, live.metadata.uid.as_deref()), state.pods_synced)
         };
-        for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
-            self.delete_pod(pod).await?;
+        for pod in &pods {
+            self.end_pod(pod).await?;
         }
         if !pods.is_empty() || !is_synced {
             return Ok(Removal::Waits);
@@ -113,6 +114,24 @@ impl Works {
             self.patch(id, &patch).await?;
         }
         Ok(Removal::Waits)
+    }
+
+    /// Deletes again those pods of the Work's job that others have deleted with a longer grace period than this member
+    /// allows. Returns whether all pods are known.
+    pub(crate) async fn hasten_pods(&self, work: &Work) -> Result<bool, CallError> {
+        let id = work.spec.workload.manifests.first().map(ObjectId::of_manifest);
+        let pods = {
+            let state = self.state();
+            match id.map(|id| (state.object(&id), id)) {
+                _ if !state.pods_synced => return Ok(false),
+                Some((Known::Object(live), id)) => state.pods_of(&id, live.metadata.uid.as_deref()),
+                _ => Vec::new(),
+            }
+        };
+        for pod in pods.iter().filter(|pod| pod.is_deleting()) {
+            self.end_pod(pod).await?;
+        }
+        Ok(true)
     }
 
     /// Deletes pods whose job is gone already.
@@ -132,9 +151,7 @@ impl Works {
         let mut removal = Removal::Done;
         for pod in pods.iter().filter(is_stray) {
             removal = Removal::Waits;
-            if !pod.is_deleting() {
-                self.delete_pod(pod).await?;
-            }
+            self.end_pod(pod).await?;
         }
         Ok(removal)
     }

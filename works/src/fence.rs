@@ -117,7 +117,7 @@ impl Works {
             }
             let pods = self.state().pods_of(&id, live.metadata.uid.as_deref());
             for pod in pods.iter().filter(|pod| pod.is_failed() && !pod.is_deleting()) {
-                self.delete_pod(pod).await?;
+                self.end_pod(pod).await?;
             }
         }
         Ok(true)

@@ -31,6 +31,8 @@ pub struct Settings {
     pub controllers: BTreeSet<JobController>,
     /// How long after the lease's end pods of fenced jobs may still exist.
     pub fence_grace: Duration,
+    /// How long pods that Fleet ends may take, whatever they ask for.
+    pub max_pod_grace: Duration,
     /// Image of the side container of jobs with fencing Watchdog; without it such jobs are refused.
     pub watchdog_image: Option<String>,
     /// How long after the lease's end a watchdog has stopped the last process of its pod.

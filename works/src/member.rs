@@ -251,7 +251,10 @@ impl Works {
         }
     }
 
-    pub(crate) async fn delete_pod(&self, pod: &Pod) -> Result<(), CallError> {
+    /// Deletes a pod so that it ends within the bound of this member, also one that was deleted with a longer grace
+    /// period.
+    pub(crate) async fn end_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let Some(grace) = pod.grace_s(self.settings.max_pod_grace) else { return Ok(()) };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Pod> = Api::namespaced_with(
             self.handles.member.client.clone(),
@@ -259,7 +262,7 @@ impl Works {
             &resource("", "v1", "Pod", "pods"),
         );
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
-        let params = DeleteParams::background().preconditions(preconditions);
+        let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
         match call(api.delete(pod.name(), &params)).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => answer.map(drop),

@@ -318,6 +318,11 @@ impl State {
         }
     }
 
+    /// Works that reference an object.
+    pub fn works_of(&self, id: &ObjectId) -> Vec<Key> {
+        self.by_object.get(id).into_iter().flatten().cloned().map(Key::Work).collect()
+    }
+
     /// Objects with a binding that has no Work.
     pub fn leftovers(&self) -> Vec<Key> {
         if !self.works_synced {
@@ -431,7 +436,7 @@ fn open(number: i64) -> Epoch {
 }
 
 /// The job of a pod: the one named by its template, else its controller.
-fn owner_of(pod: &Pod) -> Option<ObjectId> {
+pub(crate) fn owner_of(pod: &Pod) -> Option<ObjectId> {
     let owner = controller_of(&pod.metadata)?;
     let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
     if let Some(job) = named_job(pod) {

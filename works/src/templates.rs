@@ -4,7 +4,7 @@
 //! Pure. Marks are added when the job is created; an existing job keeps its marks ([`as_made`]), because
 //! templates of most kinds are immutable.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::{
     names::{
@@ -83,6 +83,19 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         if on_cells {
             set(template, "annotations", ON_CELLS_ANNOTATION, "true");
         }
+    }
+    wanted
+}
+
+/// Pods of a Deployment and the like are deleted by the member's own controllers, with the grace period of their
+/// template: it gets no longer one than this member allows. Pods of jobs are deleted by the agent.
+pub(crate) fn within(mut wanted: Value, longest: Duration) -> Value {
+    let longest = longest.as_secs().max(1);
+    if !kind_of(&wanted).is_job()
+        && let Some(grace) = wanted.pointer_mut("/spec/template/spec/terminationGracePeriodSeconds")
+        && grace.as_f64().is_some_and(|own| own > longest as f64)
+    {
+        *grace = longest.into();
     }
     wanted
 }

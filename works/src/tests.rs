@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 
 use crate::{Handles, Settings};
 
+mod ends;
+
 /// The room over two servers.
 struct Bed {
     fixture: Fixture,
@@ -79,6 +81,7 @@ fn run(fixture: &Fixture, permits: Permits) -> mpsc::Receiver<HoldRequest> {
         scheduler_names: ["fleet".to_owned(), "volcano".to_owned()].into(),
         controllers: [].into(),
         fence_grace: Duration::from_secs(20),
+        max_pod_grace: Duration::from_secs(120),
         watchdog_image: Some("watchdog:1".to_owned()),
         watchdog_stops_within: Duration::from_secs(10),
     };

@@ -10,7 +10,7 @@ use kube::{Api, api::DynamicObject, discovery::ApiResource};
 use crate::{
     keys::{Key, KindId, ObjectId},
     marks::is_fenced_level,
-    state::State,
+    state::{State, owner_of},
     works::Works,
 };
 
@@ -121,9 +121,14 @@ impl Works {
         let News::Change(change) = news else { return };
         let (is_listing, is_cut_off) =
             (change.is_listing(), self.handles.lease.standing() == Standing::CutOff);
+        // Whoever deleted them, they are to end within the bound of this member.
+        let longest_s = i64::try_from(self.settings.max_pod_grace.as_secs()).unwrap_or(i64::MAX);
+        let outlasting = change.objects().iter().filter(|pod| pod.outlasts(longest_s)).filter_map(owner_of);
+        let outlasting: Vec<ObjectId> = outlasting.collect();
         let keys = {
             let mut state = self.state();
             let (mut keys, owners) = state.take_pods(change);
+            keys.extend(outlasting.iter().flat_map(|owner| state.works_of(owner)));
             for owner in owners {
                 // Only a job that must not run, or that has ended, is reconciled because of its pods.
                 if state.job_has_ended(&owner) {

@@ -7,6 +7,7 @@ use fleet_hub_core::{
     world::Dirty,
     writes::Write,
 };
+use fleet_policies::WorkloadKind;
 use tokio::time::Instant;
 
 use super::{Process, lane::Lane, work_queue::Turn};
@@ -49,10 +50,13 @@ impl Process {
         writes
     }
 
-    /// Whether bindings are being made, or are about to be.
+    /// Whether bindings of workloads are being made, or are about to be.
     pub(super) fn is_claiming(&self) -> bool {
-        self.work_queue.has(Turn::Claim)
-            || self.busy.keys().any(|lane| matches!(lane, Lane::Reconcile(Dirty::Object(..))))
+        let claims = |lane: &Lane| match lane {
+            Lane::Reconcile(Dirty::Object(kind, _)) => kind.workload() != WorkloadKind::Other,
+            _ => false,
+        };
+        self.work_queue.has(Turn::Claim) || self.busy.keys().any(claims)
     }
 
     /// Whether a pass that is due has waited long enough for bindings that are being made.

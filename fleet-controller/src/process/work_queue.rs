@@ -1,7 +1,8 @@
-//! The work queue: objects to reconcile, in order of arrival.
+//! The work queue: objects to reconcile. Namespaces take turns; within one, objects come in order of arrival.
 //!
 //! An object is reconciled only when its writes can be sent. Until then further changes of it are merged, so
-//! a controller with a backlog writes only the newest state.
+//! a controller with a backlog writes only the newest state. However many objects one tenant has marked, an object
+//! of another one waits for at most one of each namespace.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,30 +13,77 @@ use fleet_hub_core::world::Dirty;
 pub(super) enum Turn {
     /// Jobs that hold places.
     Bound,
-    /// Objects that may need a binding.
+    /// Workloads that may need a binding.
     Claim,
     /// Jobs that wait.
     Waiting,
+    /// Objects that run nothing, and conditions of policies.
+    Plain,
 }
 
 /// Jobs that hold places come first, because their resources stay idle until they start. A running job is
 /// reconciled several times for each reconcile of a new one.
-const TURNS: [Turn; 6] = [Turn::Bound, Turn::Bound, Turn::Claim, Turn::Bound, Turn::Bound, Turn::Waiting];
+const TURNS: [Turn; 7] =
+    [Turn::Bound, Turn::Bound, Turn::Claim, Turn::Bound, Turn::Bound, Turn::Waiting, Turn::Plain];
 
 /// The queues take turns, so neither many new jobs nor many running ones starve the others.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
-    queues: BTreeMap<Turn, VecDeque<Dirty>>,
+    queues: BTreeMap<Turn, Namespaces>,
     /// Waiting objects with their queue; an entry in another queue is stale.
     waiting: BTreeMap<Dirty, Turn>,
+    /// Number of them in each queue.
+    counts: BTreeMap<Turn, usize>,
     next: usize,
+}
+
+/// One queue of each namespace that has any objects.
+#[derive(Debug, Default)]
+struct Namespaces {
+    lines: BTreeMap<String, VecDeque<Dirty>>,
+    /// Whose turn is next.
+    order: VecDeque<String>,
+}
+
+impl Namespaces {
+    fn push(&mut self, dirty: Dirty) {
+        let namespace = namespace_of(&dirty);
+        if !self.lines.contains_key(namespace) {
+            self.order.push_back(namespace.to_owned());
+        }
+        self.lines.entry(namespace.to_owned()).or_default().push_back(dirty);
+    }
+
+    /// The next one that is not stale.
+    fn pop(&mut self, is_current: impl Fn(&Dirty) -> bool) -> Option<Dirty> {
+        while let Some(namespace) = self.order.pop_front() {
+            let Some(line) = self.lines.get_mut(&namespace) else { continue };
+            let mut found = None;
+            while found.is_none()
+                && let Some(dirty) = line.pop_front()
+            {
+                found = Some(dirty).filter(&is_current);
+            }
+            match line.is_empty() {
+                true => drop(self.lines.remove(&namespace)),
+                false => self.order.push_back(namespace),
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
 }
 
 impl WorkQueue {
     /// Adds an object. One that already waits keeps its position, unless it belongs to another queue now.
     pub(super) fn push(&mut self, dirty: Dirty, turn: Turn) {
-        if self.waiting.insert(dirty.clone(), turn) != Some(turn) {
-            self.queues.entry(turn).or_default().push_back(dirty);
+        let before = self.waiting.insert(dirty.clone(), turn);
+        if before != Some(turn) {
+            before.iter().for_each(|before| self.uncount(*before));
+            *self.counts.entry(turn).or_default() += 1;
+            self.queues.entry(turn).or_default().push(dirty);
         }
     }
 
@@ -53,20 +101,31 @@ impl WorkQueue {
 
     /// Whether something waits for this turn.
     pub(super) fn has(&self, turn: Turn) -> bool {
-        self.queues
-            .get(&turn)
-            .is_some_and(|queue| queue.iter().any(|dirty| self.waiting.get(dirty) == Some(&turn)))
+        self.counts.get(&turn).is_some_and(|count| *count > 0)
+    }
+
+    fn uncount(&mut self, turn: Turn) {
+        if let Some(count) = self.counts.get_mut(&turn) {
+            *count -= 1;
+        }
     }
 
     fn pop_of(&mut self, turn: Turn) -> Option<Dirty> {
-        let queue = self.queues.get_mut(&turn)?;
-        while let Some(dirty) = queue.pop_front() {
-            if self.waiting.get(&dirty) == Some(&turn) {
-                self.waiting.remove(&dirty);
-                return Some(dirty);
-            }
-        }
-        None
+        let waiting = &self.waiting;
+        let found = self.queues.get_mut(&turn)?.pop(|dirty| waiting.get(dirty) == Some(&turn))?;
+        self.waiting.remove(&found);
+        self.uncount(turn);
+        Some(found)
+    }
+}
+
+/// The namespace whose turn it is; empty for what belongs to none.
+fn namespace_of(dirty: &Dirty) -> &str {
+    match dirty {
+        Dirty::Object(_, (namespace, _))
+        | Dirty::Binding((namespace, _))
+        | Dirty::Policy(_, (namespace, _)) => namespace,
+        Dirty::Orphan(_) | Dirty::Cluster(_) | Dirty::Tree | Dirty::Cells => "",
     }
 }
 
@@ -105,6 +164,38 @@ mod tests {
             "c5", "w5",
         ];
         assert_eq!(drain(&mut queue), order.map(binding));
+    }
+
+    /// How many objects are reconciled before the job of another tenant: all of the first one's, if they shared a queue.
+    #[test]
+    fn one_tenants_objects_keep_no_other_tenants_job_waiting() {
+        let mut queue = WorkQueue::default();
+        let of = |namespace: &str, name: String| (namespace.to_owned(), name);
+        let map = fleet_hub_core::kinds::dependencies().remove(0);
+        for n in 0..1_500 {
+            let key = of("a", format!("o{n}"));
+            queue.push(Dirty::Policy(fleet_policies::PolicyScope::Namespaced, key.clone()), Turn::Plain);
+            queue.push(Dirty::Object(map.clone(), key.clone()), Turn::Plain);
+            for turn in [Turn::Claim, Turn::Bound, Turn::Waiting] {
+                queue.push(Dirty::Binding(of("a", format!("{turn:?}-{n}"))), turn);
+            }
+        }
+        for turn in [Turn::Claim, Turn::Bound, Turn::Waiting, Turn::Plain] {
+            let job = Dirty::Binding(of("b", format!("{turn:?}")));
+            queue.push(job.clone(), turn);
+            let steps = std::iter::from_fn(|| queue.pop()).take_while(|dirty| *dirty != job).count();
+            assert!(steps < 2 * TURNS.len(), "{turn:?}: {steps}");
+        }
+    }
+
+    #[test]
+    fn objects_that_run_nothing_come_after_each_round_of_jobs() {
+        let mut queue = WorkQueue::default();
+        for n in 0..3 {
+            queue.push(binding(&format!("p{n}")), Turn::Plain);
+            queue.push(binding(&format!("c{n}")), Turn::Claim);
+        }
+        assert_eq!(drain(&mut queue), ["c0", "p0", "c1", "p1", "c2", "p2"].map(binding));
     }
 
     #[test]

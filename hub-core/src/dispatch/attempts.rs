@@ -136,6 +136,19 @@ pub(super) fn stay(entry: &BindingEntry, work: &Work, now: Timestamp) -> Stay {
     fleet_runs::purge::stay(mode, entry.failover.as_ref(), ended_ms, replaced, now_ms)
 }
 
+/// The same, unless another job needs what the kept run uses.
+pub(super) fn stays(
+    intents: &Intents,
+    entry: &BindingEntry,
+    (key, work): (&Key, &Work),
+    now: Timestamp,
+) -> Stay {
+    match intents.pod_ends.contains_key(key) {
+        true => Stay::No,
+        false => stay(entry, work, now),
+    }
+}
+
 /// Clusters that an older run of the binding's name excludes.
 ///
 /// # Errors

@@ -4,13 +4,14 @@ use fleet_api::mutation::{self, Mutation};
 use fleet_api::reservation::ReservationPhase;
 use fleet_api::{Reservation, ReservationStatus, Work, names};
 use fleet_policies::{reason::Reason, workload};
+use fleet_quota::JobId;
 use fleet_runs::Eviction;
 use jiff::Timestamp;
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    attempts::{self, Stay, stay},
+    attempts::{self, Stay, stays},
     fence,
     statuses::{binding_status, patch_binding_status},
     step::{Step, delete, delete_work},
@@ -41,7 +42,7 @@ pub(super) fn take_back(
 ) {
     let mut left = false;
     for (work_key, work) in world.works_of(key) {
-        if work.spec.binding.uid != entry.uid() || stay(entry, work, now) != Stay::No {
+        if work.spec.binding.uid != entry.uid() || stays(intents, entry, (work_key, work), now) != Stay::No {
             continue;
         }
         delete_work(work_key, work, step);
@@ -111,6 +112,14 @@ pub(super) fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step:
     });
     patch_binding_status(entry, &known, &desired, step);
     step.writes.push(events::warning(&entry.object_subject(), entry.source(), reason, message, now));
+}
+
+/// Pods that outlive their job make way: the agent deletes them now instead of when their time is over.
+pub(super) fn end_pods(entry: &BindingEntry, work: &Key, taker: &JobId, now: Timestamp) -> Write {
+    let patch = json!({"metadata": {"annotations": {names::END_PODS_ANNOTATION: taker.as_str()}}});
+    let text = format!("its remaining pods end, because {taker} needs what they use");
+    let told = events::warning(&entry.object_subject(), entry.source(), Reason::Preempted, &text, now);
+    Write::new(Target::Work, &work.0, &work.1, Verb::Merge(patch)).then([told])
 }
 
 /// The end of a job that its owner stopped.

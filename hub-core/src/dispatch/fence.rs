@@ -2,6 +2,7 @@
 
 use fleet_api::{Reservation, Work, names};
 use fleet_policies::workload;
+use kube_core::ResourceExt;
 
 use super::step::Step;
 use crate::{
@@ -60,6 +61,16 @@ pub fn may_be_alive(world: &World, cluster: &str, work: &Work) -> bool {
 
 fn has_live_pods(work: &Work) -> bool {
     work.status.as_ref().is_some_and(|status| status.live_pods > Some(0))
+}
+
+/// Whether pods of the job's last run outlive it until their time is over, and were not told to end before.
+pub fn lingers(world: &World, entry: &BindingEntry, work: &Work) -> bool {
+    entry.is_finished()
+        && work.spec.binding.uid == entry.uid()
+        && work.metadata.deletion_timestamp.is_none()
+        && has_live_pods(work)
+        && !work.annotations().contains_key(names::END_PODS_ANNOTATION)
+        && work.metadata.namespace.as_deref().is_some_and(|place| !is_gone(world, cluster_of(place)))
 }
 
 /// Whether pods of an ended run may still use the cells of its reservation. The reservation is kept until its

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_api::policy::{ClusterAffinity, PropagationSpec};
 use fleet_policies::{
-    choice::{ObjectRef, PolicyRule, PolicyScope, is_skipped_namespace},
+    choice::{PolicyRule, PolicyScope, is_skipped_namespace},
     reason::Reason,
     selector::{self, ResourceSelector},
 };
@@ -99,20 +99,10 @@ fn selects_nothing(world: &World, rule: &PolicyRule) -> bool {
 }
 
 fn matches(rule: &PolicyRule, wanted: &ResourceSelector, kind: &KindRef, key: &Key, object: &Object) -> bool {
-    let reference = reference(kind, key, object);
+    let reference = object.reference(kind, key);
     let reaches = rule.scope == PolicyScope::Cluster || rule.namespace == key.0;
     reaches
         && !object.deleting
         && !is_skipped_namespace(&key.0)
         && selector::match_selector(wanted, &reference).is_some()
-}
-
-fn reference(kind: &KindRef, key: &Key, object: &Object) -> ObjectRef {
-    ObjectRef {
-        api_version: kind.api_version.clone(),
-        kind: kind.kind.clone(),
-        namespace: key.0.clone(),
-        name: key.1.clone(),
-        labels: object.labels.clone(),
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Reservation, cell_answers::ungiven, names, reservation::ReservationPhase};
-use fleet_policies::reason::Reason;
+use fleet_policies::{reason::Reason, workload};
 use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
 
@@ -87,7 +87,7 @@ impl Scheduler {
             barred: ask.barred,
             blocked: ask.blocked,
             stand,
-            runtime_ms: object.and_then(declared_run_time_ms),
+            runtime_ms: object.and_then(|object| workload::declared_run_time_ms(&object.value)),
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
             checkpoint_at_ms: object
                 .and_then(|object| annotation(object, names::LAST_CHECKPOINT_ANNOTATION))
@@ -183,6 +183,9 @@ impl Scheduler {
                     && (entry.is_given_up()
                         || entry.is_finished()
                         || world.bound_object(entry).is_none_or(|object| object.deleting)),
+                lingers: entry.is_bound()
+                    && entry.is_finished()
+                    && world.works_of(key).any(|(_, work)| dispatch::lingers(world, entry, work)),
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
                 ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
                 ungiven: reservation.map(|r| ungiven(r).0).unwrap_or_default(),
@@ -266,7 +269,7 @@ fn counted(reservation: &Reservation) -> Counted {
 
 fn is_running(entry: &BindingEntry) -> bool {
     let mut items = entry.object.status.iter().flat_map(|status| &status.aggregated_status);
-    items.any(|item| fleet_policies::workload::is_running(entry.workload, &item.status))
+    items.any(|item| workload::is_running(entry.workload, &item.status))
 }
 
 /// See [`Scheduler::obstacles`].
@@ -284,14 +287,6 @@ fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
 /// RFC 3339 to milliseconds; an invalid time counts as absent.
 fn time_ms(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
-}
-
-/// `activeDeadlineSeconds` of the job or of its run policy.
-fn declared_run_time_ms(object: &Object) -> Option<i64> {
-    let spec = &object.value["spec"];
-    let seconds =
-        spec["activeDeadlineSeconds"].as_i64().or(spec["runPolicy"]["activeDeadlineSeconds"].as_i64());
-    seconds.filter(|seconds| *seconds > 0).map(|seconds| seconds.saturating_mul(1000))
 }
 
 /// How often the job was preempted.

@@ -15,11 +15,11 @@ use fleet_api::{
 use fleet_policies::{WorkloadKind, spec::Placement};
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
-use kube_core::ResourceExt;
 
 use super::{
     Scheduler,
     facts::{cluster_of, job_id},
+    left_behind::mark,
 };
 use crate::{
     asked,
@@ -102,11 +102,6 @@ impl Scheduler {
     }
 }
 
-/// Distinguishes the remains of a run from the job and from its other runs.
-fn mark(work: &Work) -> String {
-    format!("#{}-{}", work.name_any(), work.spec.epoch)
-}
-
 /// Its places and cells, from its reservation. The promise belongs to the job's next run; the remains use
 /// their cells like an opportunistic group.
 fn held(world: &World, key: &Key, cluster: &str, work: &Work) -> Held {
@@ -115,7 +110,9 @@ fn held(world: &World, key: &Key, cluster: &str, work: &Work) -> Held {
             && reservation.spec.binding.uid == work.spec.binding.uid
             && reservation.spec.epoch == work.spec.epoch
     });
-    let mut held = Held { ending: true, ..Held::here(cluster, Counted::ByReports) };
+    // A Work that is being deleted ends by itself.
+    let lingers = work.metadata.deletion_timestamp.is_none();
+    let mut held = Held { ending: true, lingers, ..Held::here(cluster, Counted::ByReports) };
     let Some((_, reservation)) = reservation else { return held };
     held.cells = reservation.spec.cells.iter().map(|group| without_promise(group, &mark(work))).collect();
     held.ended = reservation.status.as_ref().map(|status| status.ended.clone()).unwrap_or_default();

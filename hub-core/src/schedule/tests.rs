@@ -11,6 +11,7 @@ use crate::{
 
 mod cells;
 mod followers;
+mod left_behind;
 
 const API: &str = crate::binding::API_VERSION;
 
@@ -233,6 +234,11 @@ fn overrides_that_cannot_be_sent_reserve_nothing() {
         ),
         ("ConfigMap", set("/data/zz", large), "allowed: 1200000 in total"),
         ("ConfigMap", json!({"path": "/data/none/none", "operator": "remove"}), "a path whose parent exists"),
+        (
+            "Job",
+            set("/spec/template/spec/priorityClassName", json!("system-node-critical")),
+            "spec.template.spec.priorityClassName: found system-node-critical; allowed",
+        ),
         (
             "Secret",
             set("/type", json!("kubernetes.io/service-account-token")),

@@ -169,3 +169,96 @@ fn a_policy_says_what_it_does_not_find() {
     let named = json!({"placement": {"clusterAffinity": {"clusterNames": ["esat"]}}});
     check(named, &[], Some(("UnknownCluster", "spec.placement.clusterAffinity.clusterNames: found esat")));
 }
+
+/// A job whose pods name the class, in one of the fields that schedulers read.
+fn job_of_class(field: &str, class: &str) -> Change<DynamicObject> {
+    let Change::Apply(mut job) = job(1, "Master", Value::Null) else { panic!("a job") };
+    match field {
+        "pods" => {
+            job.data["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["priorityClassName"] =
+                class.into();
+        }
+        _ => job.data["spec"]["runPolicy"] = json!({"schedulingPolicy": {"priorityClass": class}}),
+    }
+    Change::Apply(job)
+}
+
+fn apply_class(world: &mut World, name: &str, namespaces: Option<&str>) {
+    let annotations = namespaces.map(|list| json!({"fleet.dev/namespaces": list})).unwrap_or_default();
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7,
+        "metadata": {"name": name, "uid": name, "annotations": annotations}});
+    world.observe(Observation::PriorityClass(Change::Apply(serde_json::from_value(class).expect("a class"))));
+}
+
+#[test]
+fn a_tenant_names_no_class_of_the_system_nor_one_that_is_for_other_namespaces() {
+    let bound_with = |world: &World| {
+        claim::plan(world, &torch(), &key()).pop().map(|write| match write.verb {
+            Verb::Create(body) => body["spec"]["priority"].as_i64().unwrap_or_default(),
+            other => panic!("{other:?}"),
+        })
+    };
+    let path = |field: &str| match field {
+        "pods" => "spec.pytorchReplicaSpecs.Master.template.spec.priorityClassName",
+        _ => "spec.runPolicy.schedulingPolicy.priorityClass",
+    };
+    for field in ["pods", "job"] {
+        for (class, priority) in [
+            ("system-node-critical", None),
+            ("system-cluster-critical", None),
+            ("others", None),
+            ("nobodys", None),
+            ("ours", Some(7)),
+            ("anybodys", Some(7)),
+            ("unknown", Some(0)),
+        ] {
+            let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+            apply_class(&mut world, "system-node-critical", Some("team"));
+            apply_class(&mut world, "system-cluster-critical", None);
+            apply_class(&mut world, "others", Some("other, teams"));
+            apply_class(&mut world, "nobodys", Some(""));
+            apply_class(&mut world, "ours", Some("other, team"));
+            apply_class(&mut world, "anybodys", None);
+            apply_policy(&mut world, "p", json!({}));
+            world.observe(Observation::Object(torch(), job_of_class(field, class)));
+            // Only pods give a job its priority.
+            let expected = priority.map(|priority| if field == "pods" { priority } else { 0 });
+            assert_eq!(bound_with(&world), expected, "{field} {class}");
+            let (status, _) = reported(&mut unclaimed, &world);
+            let told =
+                status.map(|status| status["conditions"][0]["message"].to_string()).unwrap_or_default();
+            let says = format!("{}: found {class}; allowed", path(field));
+            assert_eq!(told.contains(&says), priority.is_none(), "{field} {class}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_of_a_namespace_names_no_class_that_is_for_others_and_one_of_all_does() {
+    for scope in ["PropagationPolicy", "ClusterPropagationPolicy"] {
+        let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+        apply_class(&mut world, "others", Some("other"));
+        let mut policy = policy_value(
+            "p",
+            json!({"schedulePriority": {"priorityClassSource": "KubePriorityClass",
+                "priorityClassName": "others"}}),
+        );
+        policy["kind"] = scope.into();
+        if scope == "PropagationPolicy" {
+            let policy = serde_json::from_value(policy).expect("a policy");
+            world.observe(Observation::Policy(Change::Apply(policy)));
+        } else {
+            policy["metadata"]["namespace"] = Value::Null;
+            let policy = serde_json::from_value(policy).expect("a policy");
+            world.observe(Observation::ClusterPolicy(Change::Apply(policy)));
+        }
+        world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
+        let is_bound = !claim::plan(&world, &torch(), &key()).is_empty();
+        assert_eq!(is_bound, scope == "ClusterPropagationPolicy");
+        let (status, _) = reported(&mut unclaimed, &world);
+        assert_eq!(
+            status.is_some_and(|status| status["conditions"][0]["type"] == "PolicyInvalid"),
+            !is_bound
+        );
+    }
+}

@@ -10,7 +10,7 @@ use fleet_api::{
     policy::{OverrideSpec, PolicyStatus, Preemption, PropagationSpec, ResourceSelector},
 };
 use fleet_policies::{
-    choice::{PolicyRule, PolicyScope, PreemptionRule},
+    choice::{ObjectRef, PolicyRule, PolicyScope, PreemptionRule},
     overrides::{self, OverridePolicy},
     selector, spec,
 };
@@ -38,9 +38,24 @@ pub struct Object {
 }
 
 impl Object {
+    /// What the choice of its policy needs to know.
+    pub fn reference(&self, kind: &KindRef, key: &Key) -> ObjectRef {
+        reference(kind, key, self.labels.clone())
+    }
+
     /// From its label; jobs may be preempted unless it says otherwise.
     pub fn is_preemptible(&self) -> bool {
         self.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
+    }
+}
+
+pub(super) fn reference(kind: &KindRef, key: &Key, labels: BTreeMap<String, String>) -> ObjectRef {
+    ObjectRef {
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        namespace: key.0.clone(),
+        name: key.1.clone(),
+        labels,
     }
 }
 

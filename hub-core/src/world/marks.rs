@@ -1,9 +1,9 @@
 //! Records what must be reconciled after a change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fleet_api::names;
-use fleet_policies::choice::{ObjectRef, PolicyScope};
+use fleet_policies::choice::{ObjectRef, PolicyRule, PolicyScope};
 use fleet_policies::selector::match_selectors;
 
 use super::{Dirty, Key, PolicyEntry, World};
@@ -96,37 +96,47 @@ impl World {
         self.schedule = true;
     }
 
-    /// Marks policies that may select something new, or nothing any more.
-    pub(super) fn mark_policies_of(
-        &mut self,
-        kind: &KindRef,
-        listed: bool,
-        gone: Option<&(Key, BTreeMap<String, String>)>,
-    ) {
+    /// Marks the objects that a policy may select: others have the same policy with and without it.
+    pub(super) fn mark_reached(&mut self, rule: &PolicyRule) {
+        let places: BTreeSet<(&str, &str, &str)> = rule
+            .selectors
+            .iter()
+            .map(|selector| {
+                let namespace = match rule.scope {
+                    PolicyScope::Namespaced => &rule.namespace,
+                    PolicyScope::Cluster => &selector.namespace,
+                };
+                (selector.api_version.as_str(), selector.kind.as_str(), namespace.as_str())
+            })
+            .collect();
+        for (api_version, kind_name, namespace) in places {
+            let of_kind = |kind: &&KindRef| kind.api_version == api_version && kind.kind == kind_name;
+            let Some((kind, objects)) = self.objects.iter().find(|(kind, _)| of_kind(kind)) else { continue };
+            let here = objects.range((namespace.to_string(), String::new())..);
+            let here = here.take_while(|((of, _), _)| namespace.is_empty() || of == namespace);
+            self.dirty.extend(here.map(|(key, _)| Dirty::Object(kind.clone(), key.clone())));
+        }
+    }
+
+    /// Marks the policies with selectors of a kind, which was listed.
+    pub(super) fn mark_policies_of(&mut self, kind: &KindRef) {
         let of_kind = |entry: &PolicyEntry| {
             let mut selectors = entry.rule.selectors.iter();
             selectors.any(|s| s.kind == kind.kind && s.api_version == kind.api_version)
         };
-        if listed {
-            let all = self.policies.iter().filter(|(_, entry)| of_kind(entry));
-            self.dirty.extend(all.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
-        } else if let Some(((namespace, name), labels)) = gone {
-            let reference = ObjectRef {
-                api_version: kind.api_version.clone(),
-                kind: kind.kind.clone(),
-                namespace: namespace.clone(),
-                name: name.clone(),
-                labels: labels.clone(),
-            };
-            let had = self
-                .policies
-                .iter()
-                .filter(|(_, entry)| match_selectors(&entry.rule.selectors, &reference).is_some());
-            self.dirty.extend(had.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
-        } else {
-            let idle = self.idle_policies.iter().filter(|id| self.policies.get(*id).is_some_and(of_kind));
-            self.dirty.extend(idle.map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
-        }
+        let all = self.policies.iter().filter(|(_, entry)| of_kind(entry));
+        self.dirty.extend(all.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
+    }
+
+    /// Marks policies that select nothing any more, now that the object is gone, or something at last.
+    pub(super) fn mark_policies_that_select(&mut self, object: &ObjectRef, is_gone: bool) {
+        let selecting = self
+            .rules
+            .candidates(object)
+            .filter(|rule| match_selectors(&rule.selectors, object).is_some())
+            .map(|rule| (rule.scope, (rule.namespace.clone(), rule.name.clone())))
+            .filter(|id| is_gone || self.idle_policies.contains(id));
+        self.dirty.extend(selecting.map(|(scope, key)| Dirty::Policy(scope, key)));
     }
 
     /// Marks all policies, because they name clusters.

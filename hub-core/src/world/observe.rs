@@ -1,6 +1,7 @@
 //! Applies observations to the world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_api::{
     CellConfiguration, Cluster, ElasticQuotaTree, Queue, VirtualCluster, Work,
@@ -9,15 +10,16 @@ use fleet_api::{
 };
 use fleet_mirror::{Changed, Mirror};
 use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
-use fleet_policies::choice::PolicyScope;
+use fleet_policies::choice::{ObjectRef, PolicyScope};
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
+use fleet_policies::priority::{Class, NAMESPACES_ANNOTATION};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
 use kube_core::{DynamicObject, Resource, ResourceExt};
 
 use super::{
     Dirty, Key, PolicyEntry, World,
-    kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready},
+    kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready, reference},
 };
 use crate::{
     binding::BindingEntry,
@@ -218,7 +220,9 @@ impl World {
     fn observe_priority_class(&mut self, change: Change<PriorityClass>) {
         let news = news(&mut self.mirrors.priority_classes, &mut self.restored, change);
         for class in news.objects {
-            self.priority_classes.insert(class.name_any(), class.value.unwrap_or(0));
+            let listed = class.annotations().get(NAMESPACES_ANNOTATION).map(String::as_str);
+            let read = Class::new(class.value.unwrap_or(0), listed);
+            self.priority_classes.insert(class.name_any(), read);
         }
         for (_, name) in news.gone {
             self.priority_classes.remove(&name);
@@ -234,9 +238,15 @@ impl World {
         {
             self.objects.insert(kind.clone(), objects);
         }
-        let gone = match &change {
-            Change::Delete(object) => Some((key(object), object.labels().clone())),
-            _ => None,
+        let is_gone = matches!(change, Change::Delete(_));
+        let touched: Vec<ObjectRef> = match listed {
+            // It marks all policies of the kind.
+            true => Vec::new(),
+            false => change
+                .objects()
+                .iter()
+                .map(|object| reference(&kind, &key(object), object.labels().clone()))
+                .collect(),
         };
         let objects = self.objects.entry(kind.clone()).or_default();
         let restored = &mut self.restored;
@@ -246,7 +256,10 @@ impl World {
             let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
             self.dirty.extend(of_kind.map(|(key, _)| Dirty::Binding(key.clone())));
         }
-        self.mark_policies_of(&kind, listed, gone.as_ref());
+        if listed {
+            self.mark_policies_of(&kind);
+        }
+        touched.iter().for_each(|object| self.mark_policies_that_select(object, is_gone));
         let governed = !crate::kinds::dependencies().contains(&kind);
         for Changed { key, .. } in changed {
             let binding = self.binding_key(&kind, &key);
@@ -255,9 +268,10 @@ impl World {
             }
             if !governed {
                 // Every dependent has it in its Work; there are few, and reconciling them is cheap.
-                let users = self.bindings.iter().filter(|((namespace, _), entry)| {
-                    *namespace == key.0 && entry.object.spec.propagate_deps == Some(true)
-                });
+                let here = self.bindings.range((key.0.clone(), String::new())..);
+                let users = here
+                    .take_while(|((namespace, _), _)| *namespace == key.0)
+                    .filter(|(_, entry)| entry.object.spec.propagate_deps == Some(true));
                 self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
                 // A job may wait for it.
                 self.schedule = true;
@@ -272,23 +286,31 @@ impl World {
         news: News<K>,
         read: impl Fn(K) -> (Key, PolicyEntry),
     ) {
-        let mut is_other = news.is_listing || !news.gone.is_empty();
         for (key, entry) in news.objects.into_iter().map(read) {
             let known = self.policies.get(&(scope, key.clone()));
             let same =
                 known.is_some_and(|known| known.generation == entry.generation && known.rule == entry.rule);
-            is_other |= !same;
+            if !same {
+                let before = known.map(|known| known.rule.clone());
+                before.iter().for_each(|before| self.mark_reached(before));
+                self.mark_reached(&entry.rule);
+                match entry.violations.is_empty() {
+                    true => self.rules.insert(entry.rule.clone()),
+                    false => drop(self.rules.remove(scope, &key.0, &key.1)),
+                }
+            }
             self.dirty.insert(Dirty::Policy(scope, key.clone()));
             self.note_idle(scope, &key, &entry);
             self.policies.insert((scope, key), entry);
         }
         for key in news.gone {
+            self.rules.remove(scope, &key.0, &key.1);
             self.idle_policies.remove(&(scope, key.clone()));
-            self.policies.remove(&(scope, key));
+            if let Some(gone) = self.policies.remove(&(scope, key)) {
+                self.mark_reached(&gone.rule);
+            }
         }
-        if is_other {
-            let valid = self.policies.values().filter(|entry| entry.violations.is_empty());
-            self.rules = valid.map(|entry| entry.rule.clone()).collect();
+        if news.is_listing {
             self.mark_all_objects();
         }
     }
@@ -298,9 +320,9 @@ impl World {
         let (mut touched, mut touches_all) = (BTreeSet::new(), news.is_listing);
         for entry in news.objects.into_iter().map(read) {
             let id = (scope, (entry.namespace.clone(), entry.name.clone()));
-            if self.overrides.get(&id) != Some(&entry) {
+            if self.overrides.get(&id).is_none_or(|known| **known != entry) {
                 touched.insert(entry.namespace.clone());
-                self.overrides.insert(id, entry);
+                self.overrides.insert(id, Arc::new(entry));
             }
         }
         for key in news.gone {

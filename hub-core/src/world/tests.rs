@@ -98,3 +98,54 @@ fn what_a_lease_asks_for_is_bounded() {
     let lost_at = clock.lost_at("east", Some(&lease), &options);
     assert!(lost_at <= 3 * kept::LONGEST_SAID, "{lost_at:?}");
 }
+
+/// One tenant's policies and objects mark nothing of another tenant, and policies are judged again only because of
+/// objects that they select.
+#[test]
+fn policies_of_one_tenant_mark_no_objects_of_another() {
+    let maps = crate::kinds::dependencies().remove(0);
+    let job = crate::kinds::known("batch/v1", "Job").expect("a kind");
+    let mut world = World::default();
+    let object = |kind: &KindRef, namespace: &str, name: &str, label: usize| {
+        let value = json!({"apiVersion": kind.api_version, "kind": kind.kind,
+            "metadata": {"namespace": namespace, "name": name, "uid": name, "labels": {"p": label.to_string()}}});
+        Observation::Object(kind.clone(), Change::Apply(serde_json::from_value(value).expect("an object")))
+    };
+    let policy = |n: usize| {
+        let selector = json!({"apiVersion": maps.api_version, "kind": maps.kind,
+            "labelSelector": {"matchLabels": {"p": n.to_string()}}});
+        let value = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"namespace": "a", "name": format!("p{n}"), "uid": "u", "generation": 1},
+            "spec": {"placement": {}, "resourceSelectors": [selector, selector]},
+            "status": {"conditions": [{"type": "Effective", "status": "False", "reason": "SelectsNothing",
+                "message": "m", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
+        Observation::Policy(Change::Apply(serde_json::from_value(value).expect("a policy")))
+    };
+    for observation in [
+        object(&job, "a", "job", 0),
+        object(&job, "b", "job", 0),
+        object(&maps, "b", "map", 0),
+        object(&maps, "a", "map", 0),
+    ] {
+        world.observe(observation);
+    }
+    world.take_dirty();
+    let in_a = |name: &str| ("a".to_string(), name.to_string());
+    let (p0, map) =
+        (Dirty::Policy(PolicyScope::Namespaced, in_a("p0")), Dirty::Object(maps.clone(), in_a("map")));
+    world.observe(policy(0));
+    assert_eq!(world.take_dirty().into_iter().collect::<Vec<_>>(), [map, p0.clone()]);
+    for n in 1..100 {
+        world.observe(policy(n));
+    }
+    world.take_dirty();
+    for (label, marked) in [(0, 1), (7, 1), (1_000, 0)] {
+        world.observe(object(&maps, "a", "another", label));
+        let policies = world.take_dirty().into_iter().filter(|dirty| matches!(dirty, Dirty::Policy(..)));
+        assert_eq!(policies.count(), marked, "{label}");
+    }
+    let Observation::Policy(Change::Apply(gone)) = policy(0) else { panic!("a policy") };
+    world.observe(Observation::Policy(Change::Delete(gone)));
+    assert!(world.take_dirty().iter().all(|dirty| matches!(dirty, Dirty::Object(kind, (namespace, _))
+        if *kind == maps && namespace == "a")));
+}

@@ -5,17 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use fleet_policies::workload::PODS_MAX;
+use fleet_policies::workload::{HOSTS_MAX, PODS_MAX};
 use serde_json::Value;
 
 /// Most pods that one pass creates, and most that it deletes, as in Kubernetes' own controllers.
 pub(crate) const BURST: usize = 500;
 /// About the memory of the pods that one pass creates: a template may be as large as a request.
 const BURST_BYTES: usize = 4 << 20;
-/// Most pods of a job that writes the addresses of all into a ConfigMap or into each pod: as many as Kubernetes supports
-/// nodes in one cluster.
-pub(crate) const HOSTS_MAX: i64 = 5_000;
-
 /// Pods to create in this pass.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Burst {

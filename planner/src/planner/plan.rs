@@ -57,6 +57,7 @@ impl Planner {
             self.quota = Some(quota);
             self.act(found, no_place, now_ms, &mut plan);
         }
+        self.end_lingering(&mut plan);
         if let Some(quota) = &self.quota {
             self.verdicts.end_own(|id| quota.is_candidate(id));
         }
@@ -65,6 +66,18 @@ impl Planner {
         plan.told = self.verdicts.take_told(now_ms, is_blocked);
         plan.wake_ms = earliest(plan.wake_ms, self.verdicts.next_sweep_ms());
         plan
+    }
+
+    /// Whoever waits for pods that jobs have left behind gets what they use. This is asked again in each plan, so an
+    /// answer that is lost costs nothing.
+    fn end_lingering(&self, plan: &mut Plan) {
+        let Some(quota) = &self.quota else { return };
+        for job in &self.lingering {
+            if let Some((taker, cluster)) = quota.waits_for(job) {
+                let (job, taker) = (job.clone(), taker.clone());
+                plan.decisions.push(Decision::EndPods { job, taker, cluster: cluster.as_str().to_string() });
+            }
+        }
     }
 
     fn cluster_places(&mut self, now_ms: i64) -> ClusterPlaces<'_> {
@@ -135,6 +148,27 @@ impl Planner {
                 self.tell_equals(&id, &waiting);
                 self.verdicts.tell(&id, waiting);
             }
+        }
+    }
+
+    /// Victims may run in other clusters than the one in which the job will start, if quota alone is short.
+    fn victims_text(&self, cluster: &str, victims: &[JobId]) -> String {
+        let elsewhere = |id: &JobId| match &self.jobs.get(id)?.job.stand {
+            Stand::Holds(held) if held.cluster != cluster => Some(held.cluster.as_str()),
+            _ => None,
+        };
+        // The suffix tells which run of the job remains.
+        let name = |id: &JobId| id.as_str().split('#').next().unwrap_or_default().to_string();
+        let named = victims.iter().take(VICTIMS_NAMED).map(|id| match elsewhere(id) {
+            Some(other) => format!("{} in {other}", name(id)),
+            None => name(id),
+        });
+        let names: Vec<String> = named.collect();
+        let count = victims.len();
+        let jobs = if count == 1 { "job" } else { "jobs" };
+        match victims.iter().any(|id| elsewhere(id).is_some()) {
+            true => format!("waits for {count} {jobs} to end, to start in {cluster}: {}", names.join(", ")),
+            false => format!("waits in {cluster} for {count} {jobs} to end: {}", names.join(", ")),
         }
     }
 
@@ -272,13 +306,7 @@ impl Planner {
                 return;
             }
             WaitReason::WaitingForVictims { cluster, victims } => {
-                let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(JobId::as_str).collect();
-                let message = format!(
-                    "waits in {cluster} for {} {} to end: {}",
-                    victims.len(),
-                    if victims.len() == 1 { "job" } else { "jobs" },
-                    names.join(", ")
-                );
+                let message = self.victims_text(cluster.as_str(), &victims);
                 self.tell_own(id, Waiting::new(Reason::WaitingForVictims, message));
                 return;
             }

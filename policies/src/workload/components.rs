@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{WorkloadKind, replica_specs_field};
+use super::{WorkloadKind, limits::bounded, replica_specs_field};
 
 /// A number of equal pods of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,15 +52,10 @@ pub enum WorkloadError {
 /// Longest name of a job: controllers use it as a label value of each pod.
 const JOB_NAME_MAX: usize = 63;
 
-/// Most pods of one workload, over its whole life. Kubernetes has this limit for the parallelism of an indexed Job; it
-/// is far above any cluster's number of pods for one job, and what the hub and the members keep for one job stays small.
-pub const PODS_MAX: i64 = 100_000;
-const PODS_ALLOWED: &str = "at most 100000 pods in all";
-
 /// The components of a workload, in their kind's order.
 ///
 /// # Errors
-/// An invalid quantity or number of replicas, or more than [`PODS_MAX`] pods.
+/// An invalid quantity or number of replicas, or more pods than such a workload may have.
 pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, WorkloadError> {
     let spec = &object["spec"];
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -80,15 +75,8 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
         WorkloadKind::Deployment => (deployment(spec)?, "spec.replicas".to_owned()),
         WorkloadKind::Other => (Vec::new(), String::new()),
     };
-    bounded(fleet_resources::sum(found.iter().map(|component| component.replicas)), field)?;
+    bounded(kind, spec, fleet_resources::sum(found.iter().map(|component| component.replicas)), field)?;
     Ok(found)
-}
-
-fn bounded(pods: i64, path: String) -> Result<(), WorkloadError> {
-    if pods <= PODS_MAX {
-        return Ok(());
-    }
-    Err(WorkloadError::Field { path, found: format!("{pods} pods"), allowed: PODS_ALLOWED })
 }
 
 /// The pod template of each component, in the order of [`components`], with its path.
@@ -208,7 +196,7 @@ fn batch(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
     let completions = count(&spec["completions"], parallelism, || "spec.completions".to_owned())?;
     // Its pods stay until it is deleted.
     if !spec["completions"].is_null() {
-        bounded(completions, "spec.completions".to_owned())?;
+        bounded(WorkloadKind::BatchJob, spec, completions, "spec.completions".to_owned())?;
     }
     Ok(vec![Component {
         name: "job".to_owned(),
@@ -529,7 +517,7 @@ mod tests {
             refused(WorkloadKind::PyTorchJob, json!({"pytorchReplicaSpecs": roles}), &error);
         }
         let roles = json!({"Launcher": role(json!(1), json!({})), "Worker": role(json!(100_000), json!({}))});
-        let error = "spec.mpiReplicaSpecs: found 100001 pods; allowed: at most 100000 pods in all";
+        let error = "spec.mpiReplicaSpecs: found 100001 pods; allowed: at most 5000 pods in all, since they get a list of the addresses of all";
         refused(WorkloadKind::MPIJob, json!({"mpiReplicaSpecs": roles}), error);
         let tasks = json!({"tasks": [{"replicas": i32::MAX}, {"name": "b", "replicas": i32::MAX}]});
         let error = "spec.tasks: found 4294967294 pods; allowed: at most 100000 pods in all";

@@ -112,6 +112,23 @@ pub fn strip_for_member(object: &mut Value) {
     }
 }
 
+/// Removes the finalizers of the object and of every template in it, also after overrides: what has one that nobody removes
+/// stays in its member forever, with the places of its pods.
+pub fn remove_finalizers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_object_mut().filter(|_| name == "metadata") {
+                    Some(metadata) => drop(metadata.remove("finalizers")),
+                    None => remove_finalizers(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_finalizers),
+        _ => {}
+    }
+}
+
 /// Removes reserved labels and annotations of the object and of every template in it.
 fn remove_reserved(value: &mut Value) {
     match value {
@@ -191,6 +208,18 @@ mod tests {
         let left = json!({"fleet.dev/after-end": "10s", "k": "v"});
         assert_eq!(job["metadata"], json!({"name": "a", "annotations": left, "labels": {}}));
         assert_eq!(job["spec"]["tasks"][0]["template"]["metadata"]["annotations"], left);
+    }
+
+    #[test]
+    fn no_pod_is_kept_by_a_finalizer_of_its_template() {
+        let held = || json!({"labels": {"k": "v"}, "finalizers": ["a.io/x"]});
+        let template = || json!({"template": {"metadata": held(), "spec": {"finalizers": [1]}}});
+        let mut job = json!({"metadata": held(), "spec": {"tasks": [template(), template()], "r": {"Worker": template()}}});
+        remove_finalizers(&mut job);
+        let left = json!({"template": {"metadata": {"labels": {"k": "v"}}, "spec": {"finalizers": [1]}}});
+        let expected = json!({"metadata": {"labels": {"k": "v"}},
+            "spec": {"tasks": [left, left], "r": {"Worker": left}}});
+        assert_eq!(job, expected);
     }
 
     #[test]

@@ -248,6 +248,14 @@ impl Holds {
         self.preemptions.contains_key(job) || self.claims.values().any(|claim| claim.job == *job)
     }
 
+    /// Who waits for the job to end, and in which cluster.
+    pub fn waits_for(&self, job: &JobId) -> Option<(&JobId, &ClusterName)> {
+        let preemptor = self.preemptors.get(job).and_then(BTreeSet::first);
+        let preempts = preemptor.and_then(|id| Some((id, &self.preemptions.get(id)?.cluster)));
+        let claim = || self.claims.values().find(|claim| claim.waits_for.contains(job));
+        preempts.or_else(|| claim().map(|claim| (&claim.job, &claim.cluster)))
+    }
+
     /// Whether a preemptor already counts on the victim.
     pub fn counts_on(&self, job: &JobId) -> bool {
         self.preemptors.contains_key(job)

@@ -410,6 +410,8 @@ impl<'l> Sim<'l> {
             }
             // Here is no configuration of cells.
             Decision::Regroup { .. } | Decision::Move { .. } => {}
+            // Here pods end with their job.
+            Decision::EndPods { .. } => {}
             Decision::Evict { job, taker, rule, lost_work_ms, .. } => {
                 let Some(job) = self.alive.get(&job).copied() else { return };
                 let by = self.alive.get(&taker).map(|taker| Arc::clone(&self.jobs[*taker].name));
@@ -476,6 +478,6 @@ fn jobs_of(decision: &Decision) -> Vec<&JobId> {
         | Decision::Bind { job, .. }
         | Decision::Move { job, .. }
         | Decision::Regroup { job, .. } => vec![job],
-        Decision::Evict { job, taker, .. } => vec![job, taker],
+        Decision::Evict { job, taker, .. } | Decision::EndPods { job, taker, .. } => vec![job, taker],
     }
 }

@@ -3,19 +3,17 @@
 use serde_json::Value;
 
 use fleet_agent_ground::Object;
-use fleet_policies::workload::PODS_MAX;
+use fleet_policies::{
+    WorkloadKind,
+    workload::{HOSTS_MAX, PODS_MAX, lists_hosts},
+};
 
 use crate::{
     cycle,
-    plan::{
-        count,
-        limits::{self, HOSTS_MAX},
-    },
+    plan::{count, limits},
 };
 
 pub(crate) const DEFAULT_MAX_RETRY: i64 = 3;
-/// Plugins that write the addresses of all pods, or require one that does.
-const LIST_HOSTS: [&str; 6] = ["svc", "ssh", "tensorflow", "mpi", "pytorch", "ray"];
 
 pub(super) struct Task<'a> {
     pub name: String,
@@ -71,7 +69,7 @@ pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
 pub(super) fn too_many(job: &Object) -> Option<String> {
     let tasks = job.spec["tasks"].as_array().into_iter().flatten();
     let pods = fleet_resources::sum(tasks.map(|task| count(&task["replicas"], 1)));
-    let lists_hosts = LIST_HOSTS.iter().any(|name| job.spec["plugins"].get(name).is_some());
+    let lists_hosts = lists_hosts(WorkloadKind::VolcanoJob, &job.spec);
     limits::too_many("spec.tasks", pods, lists_hosts)
 }
 

@@ -132,9 +132,24 @@ impl Planner {
         };
         if waiting.reason == Reason::InsufficientCells || waiting.reason == Reason::CellsFragmented {
             self.cells.claims.waits(place);
+            self.end_lingering_in(&asks, &id, plan);
         }
         self.verdicts.tell(&id, waiting);
         asked
+    }
+
+    /// Pods that jobs of its virtual cluster have left behind keep promised cells from a job that waits for such cells.
+    fn end_lingering_in(&self, asks: &CellJob, taker: &JobId, plan: &mut Plan) {
+        for id in self.lingering.iter().filter(|_| asks.class >= 0) {
+            let Some(Job { stand: Stand::Holds(held), .. }) = self.jobs.get(id).map(|entry| &entry.job)
+            else {
+                continue;
+            };
+            if held.cells.first().is_some_and(|group| group.virtual_cluster == asks.vc) {
+                let (job, taker, cluster) = (id.clone(), taker.clone(), held.cluster.clone());
+                plan.decisions.push(Decision::EndPods { job, taker, cluster });
+            }
+        }
     }
 
     /// Tries a running job that lacks some of its groups.
@@ -386,6 +401,11 @@ impl Planner {
                     self.cells.release_job(victim);
                     plan.more = true;
                 }
+                Stand::Holds(held) if held.lingers => plan.decisions.push(Decision::EndPods {
+                    job: victim.clone(),
+                    taker: taker.clone(),
+                    cluster: proposal.placement.cluster.clone(),
+                }),
                 Stand::Holds(held) if held.ending || mutation::is_on(Mutation::BorrowedCellsKept) => {}
                 Stand::Holds(_)
                     if self.cells.preempt_groups(&entry.job, &groups_of(victim), taker, now_ms) => {}

@@ -138,6 +138,9 @@ impl Lab {
                 Decision::Evict { job, taker, .. } => {
                     told.push(format!("{} x {}", short(&taker), short(&job)))
                 }
+                Decision::EndPods { job, taker, .. } => {
+                    told.push(format!("pods of {} end for {}", short(&job), short(&taker)));
+                }
                 Decision::Move { job, cluster, .. } => told.push(format!("{} leaves {cluster}", short(&job))),
                 Decision::Bind { .. } => told.push("bind".into()),
             }

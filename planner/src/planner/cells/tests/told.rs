@@ -38,3 +38,43 @@ fn a_node_that_its_member_does_not_have_is_named_with_the_reason() {
     assert_eq!(told(&mut lab, &["hostname-dan"], &[]), bad);
     assert_eq!(told(&mut lab, &["hostname-carol", "hostname-dan"], &[]), "");
 }
+
+#[test]
+fn pods_that_an_ended_job_left_behind_leave_promised_cells_when_another_job_waits_for_them() {
+    let mut lab = Lab::new(TWO);
+    lab.submit("over", "vc1", 100, 1, true);
+    assert_eq!(lab.plan(), ["over -> dan0:[0]"]);
+    let lingers = |lab: &mut Lab, lingers: bool| {
+        let mut over = lab.jobs["over"].clone();
+        let Stand::Holds(held) = &mut over.stand else { panic!("it holds cells") };
+        (held.ending, held.lingers) = (true, lingers);
+        lab.planner.set_job(over, lab.now_ms);
+    };
+    lingers(&mut lab, true);
+    lab.submit("oppo", "vc1", -1, 3, true);
+    assert!(lab.plan().is_empty(), "an opportunistic job has no right to cells");
+    lab.submit("next", "vc1", 100, 1, true);
+    assert_eq!(lab.plan(), ["pods of over end for next"]);
+    lingers(&mut lab, false);
+    assert!(lab.plan().is_empty());
+    lab.ends("over");
+    assert_eq!(lab.plan(), ["next -> dan0:[0]"]);
+}
+
+#[test]
+fn pods_that_an_ended_job_left_behind_on_borrowed_cells_end_for_the_owner() {
+    let mut lab = Lab::new(TWO);
+    for name in ["one", "two"] {
+        lab.submit(name, "vc1", -1, 1, true);
+    }
+    lab.plan();
+    for name in ["one", "two"] {
+        let mut over = lab.jobs[name].clone();
+        let Stand::Holds(held) = &mut over.stand else { panic!("{name} holds cells") };
+        (held.ending, held.lingers) = (true, true);
+        lab.planner.set_job(over, lab.now_ms);
+    }
+    lab.submit("own", "vc1", 100, 1, true);
+    let told = lab.plan();
+    assert!(told.len() == 1 && told[0].ends_with(" end for own"), "{told:?}");
+}

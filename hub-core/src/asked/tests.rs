@@ -1,0 +1,50 @@
+use super::*;
+
+fn component(name: &str, replicas: i64, cpu: &str) -> Component {
+    Component {
+        name: name.to_string(),
+        replicas,
+        request: [("cpu".to_string(), cpu.to_string())].into(),
+        ..Component::default()
+    }
+}
+
+#[test]
+fn nothing_is_sent_that_was_not_counted() {
+    let counted = [component("worker", 4, "2"), component("master", 1, "1")];
+    let check = |asked: Component, expected: Result<(), &str>| {
+        assert_eq!(within(&[asked], &counted), expected.map_err(str::to_string));
+    };
+    check(component("worker", 4, "2"), Ok(()));
+    check(component("worker", 1, "500m"), Ok(()));
+    check(component("chief", 0, "9"), Ok(()));
+    check(component("worker", 5, "1"), Err("component worker: found 5 replicas; counted: 4"));
+    check(component("master", 1, "1500m"), Err("component master: found 1500 cpu per pod; counted: 1000"));
+    check(component("chief", 1, "1"), Err("component chief: found 1 replicas; counted: none"));
+}
+
+#[test]
+fn neither_a_template_nor_an_override_keeps_pods_in_a_member_by_a_finalizer() {
+    let read = |value: serde_json::Value| serde_json::from_value(value).expect("an object");
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    let add = |path: &str| serde_json::json!({"path": path, "operator": "add", "value": ["a.io/x"]});
+    let policy: fleet_api::OverridePolicy = read(serde_json::json!({
+        "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"namespace": "n", "name": "o", "uid": "o"},
+        "spec": {"overrideRules": [{"overriders": {"plaintext": [add("/spec/template/metadata/finalizers")]}}]}}));
+    let change = crate::observation::Change::Apply(policy);
+    world.observe(crate::observation::Observation::Override(change));
+    let job = serde_json::json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "n"},
+        "spec": {"template": {"metadata": {"finalizers": ["b.io/y"]}, "spec": {"containers": []}}}});
+    for cluster in ["east", "unknown"] {
+        let sent = written(&world, "n", job.clone(), cluster).expect("it is sent");
+        assert!(!sent.to_string().contains("finalizers"), "{cluster}: {sent}");
+    }
+}
+
+fn read_cluster() -> fleet_api::Cluster {
+    serde_json::from_value(serde_json::json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": "east", "uid": "east"}, "spec": {}}))
+    .expect("a cluster")
+}

@@ -1,0 +1,113 @@
+//! Which PriorityClasses the objects of a namespace may name.
+//!
+//! Classes whose name begins with `system-` are for the namespaces of a cluster itself, from which nothing is propagated. The
+//! annotation [`NAMESPACES_ANNOTATION`] of any other class names the namespaces that may use it. ResourceQuotas with a scope
+//! for PriorityClasses count pods, and jobs on a hub have none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// Annotation on a PriorityClass of the hub: the namespaces that may use it, separated by commas.
+pub const NAMESPACES_ANNOTATION: &str = "fleet.dev/namespaces";
+/// Prefix of the classes that Kubernetes keeps for itself.
+const SYSTEM: &str = "system-";
+/// Fields that name a class: of pods and Volcano's jobs, and of Kubeflow's scheduling policies.
+const FIELDS: [&str; 2] = ["priorityClassName", "priorityClass"];
+
+/// A PriorityClass of the hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Class {
+    pub value: i32,
+    /// The namespaces that may use it; `None`: all.
+    namespaces: Option<BTreeSet<String>>,
+}
+
+/// Classes by name.
+pub type Classes = BTreeMap<String, Class>;
+
+impl Class {
+    /// `listed`: the annotation, if it has one.
+    pub fn new(value: i32, listed: Option<&str>) -> Self {
+        let names = |listed: &str| {
+            listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        };
+        Self { value, namespaces: listed.map(names) }
+    }
+}
+
+/// Whether an object names only classes that its namespace may use.
+///
+/// # Errors
+/// Field, class and what is allowed.
+pub fn check(classes: &Classes, namespace: &str, manifest: &Value) -> Result<(), String> {
+    let refused = |name: &str| refusal(classes, namespace, name);
+    find(&manifest["spec"], "spec", &refused).map_or(Ok(()), Err)
+}
+
+/// Why a namespace may not name the class; `None` if it may, or if there is no such class.
+pub fn refusal(classes: &Classes, namespace: &str, name: &str) -> Option<String> {
+    if name.starts_with(SYSTEM) {
+        return Some(format!(
+            "found {name}; allowed in namespace {namespace}: a class that is not of the system"
+        ));
+    }
+    let listed = classes.get(name)?.namespaces.as_ref()?;
+    (!listed.contains(namespace)).then(|| {
+        format!(
+            "found {name}; allowed: a class whose annotation {NAMESPACES_ANNOTATION}, if any, names {namespace}"
+        )
+    })
+}
+
+/// The first field below `value` that names a refused class, with the reason.
+fn find(value: &Value, path: &str, refused: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(field, value)| {
+            let path = format!("{path}.{field}");
+            match value.as_str().filter(|_| FIELDS.contains(&field.as_str())) {
+                Some(name) => refused(name).map(|why| format!("{path}: {why}")),
+                None => find(value, &path, refused),
+            }
+        }),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(at, item)| find(item, &format!("{path}[{at}]"), refused))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_field_that_schedulers_read_is_looked_at() {
+        let classes = Classes::from([("others".to_owned(), Class::new(1, Some("x, y")))]);
+        let check = |spec: Value| super::check(&classes, "team", &json!({"spec": spec})).err();
+        for (spec, path) in [
+            (
+                json!({"template": {"spec": {"priorityClassName": "others"}}}),
+                "spec.template.spec.priorityClassName",
+            ),
+            (
+                json!({"tasks": [{}, {"template": {"spec": {"priorityClassName": "system-x"}}}]}),
+                "spec.tasks[1].template.spec.priorityClassName",
+            ),
+            (json!({"priorityClassName": "system-node-critical"}), "spec.priorityClassName"),
+            (
+                json!({"runPolicy": {"schedulingPolicy": {"priorityClass": "others"}}}),
+                "spec.runPolicy.schedulingPolicy.priorityClass",
+            ),
+        ] {
+            let told = check(spec.clone()).unwrap_or_default();
+            assert!(told.starts_with(&format!("{path}: found ")), "{spec}: {told}");
+        }
+        assert_eq!(check(json!({"priorityClassName": "unknown", "args": ["system-x"]})), None);
+        let in_x = json!({"spec": {"priorityClassName": "others"}});
+        assert_eq!(super::check(&classes, "x", &in_x), Ok(()));
+    }
+}
