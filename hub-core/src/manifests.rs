@@ -189,7 +189,7 @@ pub fn as_running(world: &World, key: &Key, entry: &BindingEntry, object: &Objec
 }
 
 /// Whether a Work belongs to the binding's current run.
-fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
+pub fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
     work.spec.binding.uid == entry.uid()
         && work.spec.epoch == entry.object.spec.epoch
         && work.metadata.deletion_timestamp.is_none()

@@ -30,6 +30,7 @@ use crate::{
     binding::BindingEntry,
     claim, dispatch,
     intents::{Eviction, Intents},
+    manifests,
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread, unqueued,
@@ -164,8 +165,24 @@ impl Scheduler {
                 }
             }
         }
+        self.note_sent(world, key, now);
         self.note_leaf(world, key);
         world.schedule |= self.planner.needs_plan();
+    }
+
+    /// Whether a member has taken up the job that was sent to it.
+    fn note_sent(&mut self, world: &World, key: &Key, now: Timestamp) {
+        let entry = world.bindings.get(key).filter(|entry| entry.is_bound() && entry.is_gang());
+        let work =
+            entry.and_then(|entry| world.works_of(key).find(|(_, work)| manifests::is_of_run(entry, work)));
+        match work {
+            Some(((namespace, _), work)) if work.status.is_none() => {
+                let uid = work.metadata.uid.as_deref().unwrap_or_default();
+                self.silence.sent(key, cluster_of(namespace), uid, now);
+            }
+            Some(((namespace, _), _)) => self.silence.heard(key, Some(cluster_of(namespace)), now),
+            None => self.silence.heard(key, None, now),
+        }
     }
 
     fn note_leaf(&self, world: &mut World, key: &Key) {
@@ -358,7 +375,7 @@ impl Scheduler {
             plan.decisions.clear();
             plan.wake_ms = earliest(plan.wake_ms, Some((now + REFUSED_PAUSE).as_millisecond()));
         }
-        let reread = earliest(self.rereads.first().map(|(due, _)| *due), self.silence.next_end());
+        let reread = earliest(self.rereads.first().map(|(due, _)| *due), self.silence.next_end(now));
         let mut pass = Pass {
             told: std::mem::take(&mut self.plain_told),
             wake: earliest(plan.wake_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()), reread),

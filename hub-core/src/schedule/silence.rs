@@ -1,9 +1,13 @@
-//! Members that renew their lease and leave reservations unanswered.
+//! Members that renew their lease and leave reservations unanswered, or jobs where they were sent.
 //!
 //! Such a member may report free capacity, and is then asked first by every job. A job gives its reservation up after
 //! a while. A member that leaves jobs of two namespaces unanswered gets no new work for a while: of one namespace
 //! alone it would not, because a tenant might write a job that an honest member cannot answer. A restart forgets all
 //! of this, and asks again.
+//!
+//! A member that grants reservations and then does nothing would catch job after job, because its places stay free. It
+//! gets no new work while jobs of two namespaces, or many of one, have been there for a while without a word, until it
+//! takes one of them up. An honest agent says of each Work what became of it, also if it cannot apply it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +22,32 @@ const ANSWER_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 /// How long a silent member gets no new work at first; doubles each time, up to [`LONGEST`].
 const FIRST: SignedDuration = SignedDuration::from_secs(15);
 const LONGEST: SignedDuration = SignedDuration::from_mins(5);
+/// How long a member may say nothing of any Work that was sent to it.
+const TAKES_UP_WITHIN: SignedDuration = SignedDuration::from_mins(1);
+/// From so many on, Works of one namespace suffice.
+const LEFT_TOO_MANY: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     /// The reservation for whose answer a job waits, by its uid, and since when.
     asked: BTreeMap<Key, (String, Timestamp)>,
     members: BTreeMap<String, Member>,
+    /// Works of which their member has said nothing yet, by job.
+    sent: BTreeMap<Key, Sent>,
+    /// When each member has last taken up a Work.
+    took_up_at: BTreeMap<String, Timestamp>,
+    /// Members that take up nothing.
+    idle: BTreeSet<String>,
     /// Members to be counted again.
     changed: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    cluster: String,
+    /// Of the Work.
+    uid: String,
+    since: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +103,52 @@ impl Silence {
         }
     }
 
+    /// The member has a Work of the job and has said nothing of it.
+    pub fn sent(&mut self, job: &Key, cluster: &str, uid: &str, now: Timestamp) {
+        let known = self.sent.get(job).filter(|sent| sent.cluster == cluster && sent.uid == uid);
+        if known.is_none_or(|sent| sent.since > now) {
+            let sent = Sent { cluster: cluster.to_string(), uid: uid.to_string(), since: now };
+            self.sent.insert(job.clone(), sent);
+        }
+    }
+
+    /// The job waits for no word of a member: it has come, or there is no Work.
+    pub fn heard(&mut self, job: &Key, from: Option<&str>, now: Timestamp) {
+        if self.sent.remove(job).is_some_and(|sent| from == Some(&sent.cluster)) {
+            self.took_up_at.extend(from.map(|cluster| (cluster.to_string(), now)));
+        }
+    }
+
+    fn due_of(&self, sent: &Sent) -> Timestamp {
+        let took_up_at = self.took_up_at.get(&sent.cluster).copied();
+        took_up_at.map_or(sent.since, |at| at.max(sent.since)) + TAKES_UP_WITHIN
+    }
+
+    fn find_idle(&mut self, now: Timestamp) {
+        let mut left: BTreeMap<&String, (BTreeSet<&String>, usize)> = BTreeMap::new();
+        for (job, sent) in self.sent.iter().filter(|(_, sent)| self.due_of(sent) <= now) {
+            let (namespaces, number) = left.entry(&sent.cluster).or_default();
+            namespaces.insert(&job.0);
+            *number += 1;
+        }
+        left.retain(|_, (namespaces, number)| namespaces.len() > 1 || *number >= LEFT_TOO_MANY);
+        let idle: BTreeSet<String> = left.into_keys().cloned().collect();
+        self.changed.extend(idle.symmetric_difference(&self.idle).cloned());
+        self.idle = idle;
+    }
+
     pub fn is_muted(&self, cluster: &str, now: Timestamp) -> bool {
-        self.members.get(cluster).and_then(|member| member.muted_until).is_some_and(|until| now < until)
+        self.idle.contains(cluster)
+            || self
+                .members
+                .get(cluster)
+                .and_then(|member| member.muted_until)
+                .is_some_and(|until| now < until)
     }
 
     /// Members that were muted, or no longer are, since the last call.
     pub fn take_changed(&mut self, now: Timestamp) -> BTreeSet<String> {
+        self.find_idle(now);
         for (cluster, member) in &mut self.members {
             if member.muted_until.take_if(|until| *until <= now).is_some() {
                 member.unanswered.clear();
@@ -96,9 +158,11 @@ impl Silence {
         std::mem::take(&mut self.changed)
     }
 
-    /// When the next muted member may be asked again.
-    pub fn next_end(&self) -> Option<Timestamp> {
-        self.members.values().filter_map(|member| member.muted_until).min()
+    /// When the next muted member may be asked again, or a member has been silent for too long; only what is after `now`.
+    pub fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let ends = self.members.values().filter_map(|member| member.muted_until);
+        let dues = self.sent.values().map(|sent| self.due_of(sent)).filter(|due| *due > now);
+        ends.chain(dues).min()
     }
 }
 
