@@ -220,3 +220,18 @@ async fn a_watched_pod_begins_and_ends_with_the_lease() {
     phase(&client, "free", "Running").await;
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_pod_that_is_deleted_again_with_a_shorter_grace_ends_earlier() {
+    let (_server, client) = server().await;
+    let lasting = RunTime::For(Duration::from_secs(3600));
+    let running = start(&client, hollow::Options { lingering: true, ..options(lasting) });
+    bound_pod_with(&client, "a", json!({"terminationGracePeriodSeconds": 1_000_000})).await;
+    phase(&client, "a", "Running").await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    for params in [DeleteParams::default(), DeleteParams::default().grace_period(1)] {
+        pods.delete("a", &params).await.expect("deletes");
+    }
+    wait("gone", || async { pods.get_opt("a").await.expect("readable").is_none().then_some(()) }).await;
+    running.stop().await;
+}

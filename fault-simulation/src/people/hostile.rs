@@ -39,6 +39,7 @@ impl Plan {
             for _ in 0..random.between(1, 3) {
                 mark(random, &mut job, &node);
             }
+            outstay(index, &mut job);
             if random.per_mille(60) {
                 self.add_huge(at, &mut job);
             }
@@ -112,6 +113,22 @@ fn mark(random: &mut Random, job: &mut Value, node: &str) {
             let scheduler = *random.one_of(&["default-scheduler", "another", "volcano"]);
             each_template(job, |template| template["spec"]["schedulerName"] = scheduler.into());
         }
+    }
+}
+
+/// Pods that are to stay when the job has ended, or when it is evicted. By the number of the job, so that no other choice of
+/// the seed changes.
+fn outstay(index: u64, job: &mut Value) {
+    match index {
+        1 => job["metadata"]["annotations"]["fleet.dev/after-end"] = "10m".into(),
+        2 => each_template(job, |template| {
+            template["spec"]["terminationGracePeriodSeconds"] = 1_000_000.into();
+            template["metadata"]["finalizers"] = json!(["team-c.io/mine"]);
+        }),
+        3 => each_template(job, |template| {
+            template["spec"]["priorityClassName"] = "system-node-critical".into()
+        }),
+        _ => {}
     }
 }
 

@@ -241,6 +241,9 @@ impl Kubelets<'_> {
         if entry.pod.uid() != pod.uid() {
             (entry.step, entry.plan, entry.attempts, entry.ended_at) = (None, None, 0, None);
         }
+        // Deleted again with a shorter grace period.
+        let until = |pod: &Pod| pod.metadata.deletion_timestamp.as_ref().map(|until| until.0);
+        let is_hastened = until(&entry.pod).is_some_and(|before| until(&pod).is_some_and(|now| now < before));
         entry.pod = pod;
         let deleting = entry.pod.metadata.deletion_timestamp.is_some();
         let watched = is_watched(&entry.pod);
@@ -250,7 +253,7 @@ impl Kubelets<'_> {
             self.watched.remove(&key);
         }
         let step = match (deleting, entry.pod.phase(), entry.step) {
-            (true, _, Some(Step::Delete)) => None,
+            (true, _, Some(Step::Delete)) if !is_hastened => None,
             (true, ..) => Some(Step::Delete),
             // Its containers start when its watchdog sees a valid lease.
             (false, Phase::Pending, None) if watched && self.verdict != Verdict::Content => None,
