@@ -379,11 +379,7 @@ impl Scheduler {
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
                     let key = key_of(&job);
-                    let message = format!(
-                        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
-                        rule.as_str(),
-                        lost_work_ms / 1000
-                    );
+                    let message = self.planner.preemption_text(&job, &taker, &cluster, rule, lost_work_ms);
                     pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
                     continue;
                 }

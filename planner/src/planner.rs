@@ -56,6 +56,8 @@ pub struct Planner {
     class_count: u64,
     verdicts: Verdicts,
     cells: CellRoom,
+    /// [`Rooms::empty_version`] for which waiting jobs were told whether a cluster could hold them.
+    sizes_told_at: u64,
     /// Something changed since the last plan.
     moved: bool,
     /// Plans made.

@@ -169,7 +169,7 @@ async fn a_higher_class_preempts_at_once_and_the_victim_runs_again() -> anyhow::
     assert_eq!(attempt["reason"], "Preempted");
     let message = attempt["message"].as_str().unwrap_or_default();
     assert!(
-        message.contains("(VirtualCluster)") && message.contains("since its last checkpoint are lost"),
+        message.contains("(VirtualCluster)") && message.contains("s of work are lost"),
         "{message}"
     );
     stop(&fleet, &high).await?;
