@@ -402,8 +402,9 @@ impl Scheduler {
                 }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
-                    let message = preempted_text(&taker, &cluster, rule, lost_work_ms);
-                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::Preempted, message));
+                    let key = key_of(&job);
+                    let message = self.planner.preemption_text(&job, &taker, &cluster, rule, lost_work_ms);
+                    pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
                     continue;
                 }
                 Decision::Move { job, message, .. } => {
@@ -456,14 +457,6 @@ impl Scheduler {
         }
         broken
     }
-}
-
-fn preempted_text(taker: &JobId, cluster: &str, rule: TakeRule, lost_work_ms: i64) -> String {
-    format!(
-        "preempted by {taker} in {cluster} ({}); {} s of work since its last checkpoint are lost",
-        rule.as_str(),
-        lost_work_ms / 1000
-    )
 }
 
 /// Evicts a run. Its binding records this in one write; from then on it is only evicted, even after a restart of

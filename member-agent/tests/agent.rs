@@ -139,7 +139,8 @@ async fn a_reservation_is_held_in_the_member_and_its_gang_takes_the_places() {
 
     bed.ask("late", &[("worker", 2, 4)], 60).await;
     let refused = bed.phase("late", ReservationPhase::Refused).await.status.unwrap();
-    assert_eq!(refused.message.as_deref(), Some("0 of 2 worker fit: 2 of 2 nodes lack 2 nvidia.com/gpu"));
+    let sentence = "0 of 2 pods fit; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu";
+    assert_eq!(refused.message.as_deref(), Some(sentence));
     assert_eq!(refused.refusals[0].component, "worker");
 
     // A pod without a hold does not get between.
@@ -212,8 +213,8 @@ async fn a_gang_that_does_not_fit_waits_whole_and_says_why() {
     };
     until(&bed.pods(), "gang-worker-0", "told", waiting("waiting for the gang: 1 of 2 pods exist")).await;
     bed.pod("gang", 2, "worker", 1, 6, None).await;
-    let sentence = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu. 1 of 2 worker fit: 1 of 1 nodes lack 4 \
-                    nvidia.com/gpu";
+    let sentence = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu. 1 of 2 pods fits; \
+                    nvidia.com/gpu: requested 6, available 2";
     until(&bed.pods(), "gang-worker-0", "told", waiting(sentence)).await;
     until(&bed.pods(), "gang-worker-1", "told", waiting(sentence)).await;
     let events: Api<Event> = Api::namespaced(bed.member.clone(), "default");

@@ -107,6 +107,25 @@ impl GroupedNodes {
         grouped
     }
 
+    /// Whether the nodes would be the same if all were empty.
+    pub fn same_when_empty(&self, other: &Self) -> bool {
+        let kinds = |of: &Self| -> Vec<(BTreeMap<String, i64>, Template)> {
+            let named = |one: &Template| {
+                let amounts = of.names.iter().map(ToString::to_string).zip(one.allocatable.iter().copied());
+                amounts.collect::<BTreeMap<String, i64>>()
+            };
+            of.templates.iter().map(|one| (named(one), one.clone())).collect()
+        };
+        let (mine, theirs) = (kinds(self), kinds(other));
+        let has = |(amounts, one): &(BTreeMap<String, i64>, Template)| {
+            theirs.iter().any(|(also, two)| {
+                (amounts, one.count, one.allocatable.last()) == (also, two.count, two.allocatable.last())
+                    && (&one.labels, &one.taints) == (&two.labels, &two.taints)
+            })
+        };
+        mine.len() == theirs.len() && mine.iter().all(has)
+    }
+
     pub fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -192,6 +192,15 @@ impl Problem {
         sum.min(limit)
     }
 
+    /// Places as many pods of each component as one greedy pass can; returns how many of each are left.
+    pub fn fill_all(&self, wanted: &[i64]) -> (Vec<Group>, Vec<i64>) {
+        let (mut groups, mut left) = (self.start(), vec![0; wanted.len()]);
+        for k in self.hardest_first(wanted) {
+            left[k] = self.fill(&mut groups, k, wanted[k], fill::Fit::Tightest);
+        }
+        (groups, left)
+    }
+
     fn pack(&self, wanted: &[i64]) -> Option<Vec<Group>> {
         if wanted.iter().fold(0_i64, |sum, n| sum.saturating_add(*n)) > MAX_GANG_PODS {
             return None;

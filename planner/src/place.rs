@@ -18,7 +18,7 @@ use crate::{
     job::{Job, JobShape, Stand, Waiting},
     learnt::Learnt,
     refusals::Refusals,
-    room::Rooms,
+    room::{Room, Rooms},
 };
 
 /// Clusters that a shape may use, with the affinity group that admits each; or why there is none.
@@ -212,7 +212,8 @@ impl Finder<'_> {
             return Err(Waiting::new(Reason::ClusterNotReady, message));
         }
         let ranked = ranked(self.rooms, self.open, job)?;
-        let mut short = Vec::new();
+        // In the order of names: what is told depends on what clusters lack, not on which was tried first.
+        let mut short = BTreeMap::new();
         let mut tried = false;
         for name in &ranked {
             if refusals.tried.contains(name) {
@@ -220,13 +221,13 @@ impl Finder<'_> {
                 continue;
             }
             if avoid.iter().any(|avoided| avoided.as_str() == name) {
-                short.push(format!("{name}: its free capacity is reserved for another job"));
+                short.insert(name, "its free capacity is reserved for another job".to_owned());
                 continue;
             }
             let Some(room) = self.rooms.get_mut(name) else { continue };
             match room.take(&job.id, &job.shape) {
                 Ok(()) => return Ok(name.clone()),
-                Err(sentence) => short.push(format!("{name}: {sentence}")),
+                Err(sentence) => drop(short.insert(name, sentence)),
             }
         }
         if tried {
@@ -237,18 +238,39 @@ impl Finder<'_> {
             .iter()
             .filter(|name| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&job.shape)));
         if holds.next().is_none() {
-            let message = format!(
-                "requests {} in {}; none of {} could hold it even if empty",
-                job.shape.total,
-                components_text(&job.shape),
-                ranked.join(", ")
-            );
-            return Err(Waiting::new(Reason::ExceedsEveryCluster, message));
+            return Err(too_large(&job.shape, ranked.iter()));
         }
+        let clusters = if ranked.len() == 1 { "cluster" } else { "clusters" };
+        let short: Vec<String> = short.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         let message =
-            format!("0 of {} clusters can hold the whole job now: {}", ranked.len(), short.join("; "));
+            format!("0 of {} {clusters} can hold the whole job now: {}", ranked.len(), short.join("; "));
         Err(Waiting::new(Reason::NoClusterFits, message))
     }
+}
+
+/// That no cluster which the job's policy admits could ever hold the job, whatever runs there and whether or not it is
+/// open now. `None` if one could, or if none is known.
+pub(super) fn exceeds_every_cluster(rooms: &mut Rooms, shape: &JobShape) -> Option<Waiting> {
+    let admits = |room: &Room| {
+        room.serves(&shape.api_version, &shape.kind)
+            && affinity::unfit(&shape.placement, &room.facts) != Some(Unfit::Affinity)
+    };
+    let names: Vec<String> =
+        rooms.iter().filter(|(_, room)| admits(room)).map(|(name, _)| name.clone()).collect();
+    let holds = |name: &String| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(shape));
+    let exceeds = !names.is_empty() && !names.iter().any(holds);
+    exceeds.then(|| too_large(shape, names.iter()))
+}
+
+fn too_large<'n>(shape: &JobShape, clusters: impl Iterator<Item = &'n String>) -> Waiting {
+    let names: BTreeSet<&str> = clusters.map(String::as_str).collect();
+    let message = format!(
+        "requests {} in {}; none of {} could hold it even if empty",
+        shape.total,
+        components_text(shape),
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    );
+    Waiting::new(Reason::ExceedsEveryCluster, message)
 }
 
 pub fn unfit_text(unfit: Option<Unfit>) -> String {

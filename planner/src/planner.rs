@@ -58,6 +58,8 @@ pub struct Planner {
     cells: CellRoom,
     /// Jobs that have left pods behind which end only when they are told to.
     lingering: BTreeSet<JobId>,
+    /// [`Rooms::empty_version`] for which waiting jobs were told whether a cluster could hold them.
+    sizes_told_at: u64,
     /// Something changed since the last plan.
     moved: bool,
     /// Plans made.

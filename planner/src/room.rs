@@ -371,6 +371,8 @@ pub struct Rooms {
     known: BTreeMap<String, Room>,
     /// Incremented when the set of members or a fact about one changes, capacity excepted.
     pub facts_version: u64,
+    /// Incremented also when the nodes of a member change, whatever is free on them.
+    pub empty_version: u64,
 }
 
 impl Rooms {
@@ -378,6 +380,7 @@ impl Rooms {
     pub fn set(&mut self, name: &str, member: Member) -> News {
         let mut room = Room::new(member);
         let known = self.known.remove(name);
+        let same_nodes = known.as_ref().is_some_and(|known| known.nodes.same_when_empty(&room.nodes));
         let same = known.as_ref().is_some_and(|known| {
             known.facts == room.facts && known.serves == room.serves && known.reserves == room.reserves
         });
@@ -394,6 +397,7 @@ impl Rooms {
             });
         }
         self.facts_version += u64::from(!same);
+        self.empty_version += u64::from(!(same && same_nodes));
         self.known.insert(name.to_string(), room);
         if same { News::Report } else { News::Facts }
     }
@@ -402,6 +406,7 @@ impl Rooms {
     pub fn remove(&mut self, name: &str) -> bool {
         let known = self.known.remove(name).is_some();
         self.facts_version += u64::from(known);
+        self.empty_version += u64::from(known);
         known
     }
 

@@ -564,3 +564,5 @@ fn a_view_shows_lines_in_order_use_by_queue_room_and_who_holds_it() {
     let text = serde_json::to_string(&view).expect("JSON");
     assert_eq!(serde_json::from_str::<View>(&text).expect("a view"), view);
 }
+
+mod told;

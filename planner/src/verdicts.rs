@@ -142,6 +142,11 @@ impl Verdicts {
         self.own.clear();
     }
 
+    /// The first job of each class.
+    pub fn first_of_classes(&self) -> Vec<JobId> {
+        self.classes.values().filter_map(|class| class.members.first().cloned()).collect()
+    }
+
     /// Number of jobs of the class; 0 if nothing is known yet of what stops them.
     pub fn told_in(&self, id: ClassId) -> usize {
         self.classes.get(&id).filter(|class| class.told.is_some()).map_or(0, |class| class.members.len())

@@ -76,8 +76,8 @@ fn a_waiting_job_is_explained_in_full() {
     Policy:    PropagationPolicy team/p
 
     CLUSTER   FITS   WHY
-    east      no     1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu
-    west      no     0 of 2 worker fit: 9 of 9 nodes lack 2 nvidia.com/gpu; it could not hold the job even if empty
+    east      no     1 of 2 pods fits; 0/4 nodes are available: 4 Insufficient nvidia.com/gpu
+    west      no     0 of 2 pods fit; 0/9 nodes are available: 9 Insufficient nvidia.com/gpu (requested 4, available 2); it could not hold the job even if empty
 
     RUN   CLUSTER   ENDED     REASON      MESSAGE
     1     east      40s ago   Preempted   preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost
@@ -119,7 +119,7 @@ fn where_a_job_is_and_what_its_policy_names() {
     insta::assert_snapshot!(shown(&bound("PyTorchJob", json!({}), json!([{"name": "east"}])), &clusters), @r"
     State:     Starting in east (run 2)
     east      here   the job is bound here (run 2)
-    west      no     0 of 2 worker fit: 1 of 1 nodes lack 4 nvidia.com/gpu
+    west      no     0 of 2 pods fit; 0/1 node is available: 1 Insufficient nvidia.com/gpu (requested 4, available 0)
     ");
     let web = bound(
         "Deployment",

@@ -507,7 +507,7 @@ fn components_of(refusal: &Refusal) -> Vec<ComponentRefusal> {
         component: c.name.clone(),
         wanted: c.wanted,
         fit: c.fit,
-        short: c.short.iter().map(ToString::to_string).collect(),
+        short: c.by_resource().iter().map(fleet_placement::LackOf::amounts).collect(),
         nodes: c.nodes,
     };
     refusal.components.iter().map(component).collect()

@@ -1,17 +1,23 @@
 //! One plan over all waiting jobs: carries out the quota planner's decisions and records the reasons.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_api::queue::UnitClaim;
-use fleet_policies::reason::Reason;
-use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, Rule, Take, Verdict, WaitReason};
+use fleet_policies::{
+    names::{Named, object_of_binding},
+    reason::Reason,
+};
+use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, Rule, Take, TakeRule, Verdict, WaitReason};
 use fleet_resources::{Resources, quantity};
 
 use super::{Planner, admit};
 use crate::{
     decision::{Decision, Plan, earliest},
-    job::{Stand, Waiting},
-    place::ClusterPlaces,
+    job::{Stand, Waiting, name_of, namespace_of},
+    place::{ClusterPlaces, exceeds_every_cluster},
     room::CapacityChange,
 };
 
@@ -56,6 +62,7 @@ impl Planner {
             let no_place = places.no_place;
             self.quota = Some(quota);
             self.act(found, no_place, now_ms, &mut plan);
+            self.tell_of_sizes();
         }
         self.end_lingering(&mut plan);
         if let Some(quota) = &self.quota {
@@ -112,7 +119,7 @@ impl Planner {
             match outcome {
                 Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
                 Outcome::Take(take) => evict(&job, take, plan),
-                Outcome::Claim(claim) => self.tell_claim(&job, &claim, now_ms),
+                Outcome::Claim(claim) => self.tell_claim(&job, &claim),
                 Outcome::GiveUp(claim) => {
                     self.verdicts
                         .tell(&job, Waiting::new(Reason::ClaimGivenUp, given_up_text(&claim, now_ms)));
@@ -126,9 +133,9 @@ impl Planner {
                 }
                 Outcome::Wait(WaitReason::Quota(verdict)) => {
                     let verdict = told_apart(verdict, &unqueued);
-                    self.explain(&job, WaitReason::Quota(verdict), now_ms, &mut no_place);
+                    self.explain(&job, WaitReason::Quota(verdict), &mut no_place);
                 }
-                Outcome::Wait(reason) => self.explain(&job, reason, now_ms, &mut no_place),
+                Outcome::Wait(reason) => self.explain(&job, reason, &mut no_place),
             }
         }
         // A decision is reported when its kind changes; what a cluster lacks changes within one kind.
@@ -157,11 +164,9 @@ impl Planner {
             Stand::Holds(held) if held.cluster != cluster => Some(held.cluster.as_str()),
             _ => None,
         };
-        // The suffix tells which run of the job remains.
-        let name = |id: &JobId| id.as_str().split('#').next().unwrap_or_default().to_string();
         let named = victims.iter().take(VICTIMS_NAMED).map(|id| match elsewhere(id) {
-            Some(other) => format!("{} in {other}", name(id)),
-            None => name(id),
+            Some(other) => format!("{} in {other}", self.shown(id)),
+            None => self.shown(id),
         });
         let names: Vec<String> = named.collect();
         let count = victims.len();
@@ -172,19 +177,15 @@ impl Planner {
         }
     }
 
-    fn tell_claim(&mut self, job: &JobId, claim: &Claim, now_ms: i64) {
+    fn tell_claim(&mut self, job: &JobId, claim: &Claim) {
+        // Nothing that is another number a second later: when it starts is in `claim`.
         let start = match claim.start_ms {
-            Some(at) => format!("in about {} s", (at - now_ms).max(0) / 1000),
-            None => format!(
-                "when enough jobs there have ended, or gives the claim up in {} s",
-                (claim.until_ms - now_ms).max(0) / 1000
-            ),
+            Some(_) => "until enough jobs there have ended",
+            None => "until enough jobs there have ended, or until it gives the claim up",
         };
         let message = format!(
-            "holds a claim on {}: others have passed it for {} s; capacity of {} is reserved for it and it starts {start}",
-            claim.cluster,
-            (now_ms - claim.passed_since_ms).max(0) / 1000,
-            claim.path
+            "holds a claim on {}: others have passed it for too long; capacity of {} is reserved for it {start}",
+            claim.cluster, claim.path
         );
         let reserved = UnitClaim::new(claim.cluster.as_str(), claim.since_ms, claim.start_ms, claim.until_ms);
         let waiting = Waiting::new(Reason::Claimed, message);
@@ -274,29 +275,105 @@ impl Planner {
         }
     }
 
+    /// A job as its user names it: without the kind that its binding's name ends in.
+    pub fn shown(&self, id: &JobId) -> String {
+        let shape = self.jobs.get(id).map(|entry| &entry.job.shape);
+        // A suffix tells which run of the job remains.
+        let plain = JobId::new(id.as_str().split('#').next().unwrap_or_default());
+        let named =
+            shape.and_then(|shape| object_of_binding(&shape.api_version, &shape.kind, name_of(&plain)));
+        match named {
+            Some(Named::Exactly(name)) if !name.is_empty() => format!("{}/{name}", namespace_of(id)),
+            _ => plain.to_string(),
+        }
+    }
+
+    /// The message of an eviction. A job that writes no checkpoints has lost its work since its start.
+    pub fn preemption_text(
+        &self,
+        victim: &JobId,
+        taker: &JobId,
+        cluster: &str,
+        rule: TakeRule,
+        lost_work_ms: i64,
+    ) -> String {
+        let checkpoint = self.job(victim).and_then(|job| job.checkpoint_at_ms);
+        let since = if checkpoint.is_some() { " since its last checkpoint" } else { "" };
+        let (taker, rule, lost_s) = (self.shown(taker), rule.as_str(), lost_work_ms / 1000);
+        format!("preempted by {taker} in {cluster} ({rule}); {lost_s} s of work{since} are lost")
+    }
+
+    /// Capacity is free, and reserved for another job.
+    pub(crate) fn reserved_for(&self, holder: &JobId) -> Waiting {
+        let claims = self.quota.as_ref().is_some_and(|quota| quota.claims().any(|(job, _)| job == holder));
+        let why = match claims {
+            true => "which others have passed for too long",
+            false => "whose victims are ending",
+        };
+        let message = format!("capacity is reserved for {}, {why}", self.shown(holder));
+        Waiting::new(Reason::Claimed, message)
+    }
+
+    /// The quota tree has no capacity for the job; or no cluster ever will, so that it waits for nobody's end.
+    fn no_quota_for(&mut self, id: &JobId, verdict: &Verdict) -> Waiting {
+        let shape = self.jobs.get(id).map(|entry| Arc::clone(&entry.job.shape));
+        let never = match (verdict, shape) {
+            (Verdict::ExceedsQuota(_), _) | (_, None) => None,
+            (_, Some(shape)) => exceeds_every_cluster(&mut self.rooms, &shape),
+        };
+        never.unwrap_or_else(|| no_quota(verdict))
+    }
+
+    /// Clusters or their nodes have changed: jobs that wait for quota may have become too large for all of them, or
+    /// fit into one again.
+    fn tell_of_sizes(&mut self) {
+        if std::mem::replace(&mut self.sizes_told_at, self.rooms.empty_version) == self.rooms.empty_version {
+            return;
+        }
+        for id in self.verdicts.first_of_classes() {
+            let told = self.verdicts.get(&id).map(|told| told.reason);
+            let about_quota = matches!(
+                told,
+                Some(
+                    Reason::ExceedsEveryCluster
+                        | Reason::InsufficientQuota
+                        | Reason::InsufficientQuotaInParent
+                        | Reason::InsufficientMin
+                        | Reason::MaxJobs
+                )
+            );
+            let reason = self.quota.as_ref().filter(|_| about_quota).and_then(|quota| quota.reason(&id));
+            if let Some(WaitReason::Quota(verdict)) = reason {
+                let verdict = told_apart(verdict, &self.unqueued_use());
+                let waiting = self.no_quota_for(&id, &verdict);
+                if told != Some(waiting.reason) {
+                    self.tell_equals(&id, &waiting);
+                    self.verdicts.tell(&id, waiting);
+                }
+            }
+        }
+    }
+
     /// Converts a reason to sentences, for the job and for its equals.
-    fn explain(
-        &mut self,
-        id: &JobId,
-        reason: WaitReason,
-        now_ms: i64,
-        no_place: &mut BTreeMap<JobId, Waiting>,
-    ) {
+    fn explain(&mut self, id: &JobId, reason: WaitReason, no_place: &mut BTreeMap<JobId, Waiting>) {
         let waiting = match reason {
-            WaitReason::Quota(verdict) => no_quota(&verdict),
+            WaitReason::Quota(verdict) => self.no_quota_for(id, &verdict),
             WaitReason::NoPlace => match no_place.remove(id) {
                 Some(waiting) => waiting,
                 None => return,
             },
-            WaitReason::BehindHead(head) => Waiting::new(
-                Reason::BehindHead,
-                format!("{head} is the head of this queue and cannot start yet"),
-            ),
-            WaitReason::Claimed { holder } => reserved_for(self.quota.as_ref(), &holder),
-            WaitReason::Protected { victim, until_ms } => {
+            WaitReason::BehindHead(head) => {
+                let head = self.shown(&head);
+                Waiting::new(
+                    Reason::BehindHead,
+                    format!("{head} is the head of this queue and cannot start yet"),
+                )
+            }
+            WaitReason::Claimed { holder } => self.reserved_for(&holder),
+            WaitReason::Protected { victim, .. } => {
                 let message = format!(
-                    "it could preempt {victim}, which is protected for {} s more",
-                    ((until_ms - now_ms).max(0) + 999) / 1000
+                    "it could preempt {}, which is protected from that for a while",
+                    self.shown(&victim)
                 );
                 let waiting = Waiting::new(Reason::VictimProtected, message);
                 if let Some(class) = self.jobs.get(id).and_then(|entry| entry.class) {
@@ -335,19 +412,9 @@ pub(super) fn no_quota(verdict: &Verdict) -> Waiting {
     Waiting::new(reason, verdict.sentence())
 }
 
-/// Capacity is free, and reserved for another job.
-pub(super) fn reserved_for(quota: Option<&fleet_quota::Planner>, holder: &JobId) -> Waiting {
-    let claims = quota.is_some_and(|quota| quota.claims().any(|(job, _)| job == holder));
-    let why = match claims {
-        true => "which others have passed for too long",
-        false => "whose victims are ending",
-    };
-    Waiting::new(Reason::Claimed, format!("capacity is reserved for {holder}, {why}"))
-}
-
 fn backoff_text(until_ms: i64, now_ms: i64) -> String {
     format!(
-        "gave up its preemption: its victims have ended, and what they left is not enough; it is considered again in {} s",
+        "gave up its preemption: its victims have ended, and what they left is not enough; it is considered again after a pause of {} s",
         ((until_ms - now_ms).max(0) + 999) / 1000
     )
 }

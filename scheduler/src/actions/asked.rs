@@ -61,8 +61,7 @@ impl Cluster {
                     wanted: *wanted,
                     nodes: self.nodes.iter().count() as i64,
                     admitted: 0,
-                    lacking: 0,
-                    short: Vec::new(),
+                    lacks: Vec::new(),
                 };
             answer = Err(refused(components.iter().map(component).collect(), None));
         } else {

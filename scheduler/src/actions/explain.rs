@@ -7,9 +7,10 @@ use fleet_placement::{ComponentRefusal, Refusal};
 use fleet_resources::Shortage;
 
 use super::stopped::Stopped;
+use crate::amounts::PODS;
 use crate::cluster::Cluster;
-use crate::ids::{ClassId, GroupId, PodId};
-use crate::misfit::{Fit, Misfit, sentence};
+use crate::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::misfit::{Misfit, sentence};
 
 impl Cluster {
     pub(crate) fn explain(&self, id: GroupId, stopped: &Stopped) -> Arc<str> {
@@ -57,10 +58,19 @@ impl Cluster {
         let components = self.refusals(id, wanted.clone());
         let short = components.iter().zip(&wanted).find(|(refusal, _)| refusal.fit < refusal.wanted);
         let unavailable = short.map(|(_, (class, _))| self.unavailable(id, *class));
-        let missing = Refusal { components }.sentence();
+        let equal: Vec<String> = components
+            .iter()
+            .flat_map(|component| component.by_resource())
+            .filter(|lack| lack.equal)
+            .map(|lack| lack.amounts())
+            .collect();
+        let refusal = Refusal { components };
         match unavailable {
-            Some(unavailable) => format!("{unavailable} {missing}").into(),
-            None => missing.into(),
+            Some(unavailable) => {
+                let counts = std::iter::once(refusal.counts()).chain(equal);
+                format!("{unavailable} {}", counts.collect::<Vec<_>>().join("; ")).into()
+            }
+            None => refusal.sentence().into(),
         }
     }
 
@@ -76,7 +86,7 @@ impl Cluster {
                 misfit
             } else {
                 let cells = self.nodes.cells(node);
-                let slots = cells[crate::amounts::PODS].free().max(0);
+                let slots = cells[PODS].free().max(0);
                 let times = spec.request.iter().map(|(d, n)| cells[usize::from(*d)].free().max(0) / n).min();
                 let times = times.unwrap_or(slots).min(slots);
                 let lacks = |(place, amount): &(u16, i64)| {
@@ -96,11 +106,19 @@ impl Cluster {
         self.refusals(id, self.counts(pods))
     }
 
+    /// Classes share the nodes: each finds what those before it left.
     fn refusals(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Vec<ComponentRefusal> {
-        wanted.into_iter().map(|(class, wanted)| self.refusal_of(id, class, wanted)).collect()
+        let mut taken = BTreeMap::new();
+        wanted.into_iter().map(|(class, wanted)| self.refusal_of(id, class, wanted, &mut taken)).collect()
     }
 
-    fn refusal_of(&self, id: GroupId, class: ClassId, wanted: i64) -> ComponentRefusal {
+    fn refusal_of(
+        &self,
+        id: GroupId,
+        class: ClassId,
+        wanted: i64,
+        taken: &mut BTreeMap<(NodeId, usize), i64>,
+    ) -> ComponentRefusal {
         let group = self.group(id);
         let role = group
             .pending
@@ -109,62 +127,67 @@ impl Cluster {
             .map(|order| group.roles[usize::from(self.pod(order.3).role)].name.to_string())
             .filter(|name| !name.is_empty());
         let spec = self.class(class);
+        let request: Vec<(usize, i64)> =
+            spec.request.iter().map(|(place, amount)| (usize::from(*place), *amount)).collect();
         let mut refusal = ComponentRefusal {
             name: role.unwrap_or_else(|| "pod".to_owned()),
             fit: 0,
             wanted,
             nodes: 0,
             admitted: 0,
-            lacking: 0,
-            short: Vec::new(),
+            lacks: Vec::new(),
         };
-        // What most of the nodes lack that cannot take one; the first of equals.
-        let mut lacks: Vec<(Vec<Shortage>, i64)> = Vec::new();
-        let mut all = Vec::new();
+        let mut admitted = Vec::new();
         for (node, state) in self.nodes.iter() {
             refusal.nodes += 1;
-            let claimed = state.claimed_by.is_some_and(|group| group != id);
-            if claimed || self.admits(spec, state).is_err() {
+            if state.claimed_by.is_some_and(|group| group != id) || self.admits(spec, state).is_err() {
                 continue;
             }
-            refusal.admitted += 1;
-            let cells = self.nodes.cells(node);
-            let pods = cells[crate::amounts::PODS].free().max(0);
-            let times = spec.request.iter().map(|(d, n)| cells[usize::from(*d)].free().max(0) / n).min();
-            let times = times.unwrap_or(pods).min(pods);
-            refusal.fit = refusal.fit.saturating_add(times).min(wanted);
-            // If each could take one, the pods that fit are placed first: then all lack something.
-            let left =
-                |place: usize, amount: i64| cells[place].free().saturating_sub(times.saturating_mul(amount));
-            let short: Vec<Shortage> = spec
-                .request
-                .iter()
-                .map(|(place, amount)| (usize::from(*place), *amount))
-                .filter(|(place, amount)| left(*place, *amount) < *amount)
-                .map(|(place, amount)| {
-                    let parts = self.dimensions.parts(place);
-                    Shortage {
-                        name: self.dimensions.name(place).clone(),
-                        requested: amount / parts,
-                        available: left(place, amount) / parts,
-                    }
-                })
-                .collect();
-            let list = if self.fits(spec, node, Fit::Now).is_err() { &mut lacks } else { &mut all };
-            match list.iter_mut().find(|(known, _)| *known == short) {
-                Some((_, count)) => *count += 1,
-                None => list.push((short, 1)),
+            admitted.push(node);
+            let free = |place: usize| self.left(node, place, taken).max(0);
+            let slots = free(PODS);
+            let times = request.iter().map(|(place, n)| free(*place) / n).min().unwrap_or(slots).min(slots);
+            let here = times.min(wanted - refusal.fit);
+            if here > 0 {
+                refusal.fit += here;
+                for (place, amount) in request.iter().copied().chain([(PODS, 1)]) {
+                    *taken.entry((node, place)).or_default() += amount.saturating_mul(here);
+                }
             }
         }
-        let lacking = if lacks.is_empty() { all } else { lacks };
-        refusal.lacking = lacking.iter().map(|(_, count)| count).sum();
-        // Among equally many, the one that lacks least: the others lack that, too.
-        let missing = |short: &[Shortage]| short.iter().map(Shortage::missing).fold(0, i64::saturating_add);
-        let most = lacking
-            .into_iter()
-            .rev()
-            .max_by_key(|(short, count)| (*count, std::cmp::Reverse(missing(short))));
-        refusal.short = most.map(|(short, _)| short).unwrap_or_default();
+        refusal.admitted = i64::try_from(admitted.len()).unwrap_or(i64::MAX);
+        if refusal.fit >= wanted {
+            return refusal;
+        }
+        for node in admitted {
+            let short = self.short_on(node, &request, taken);
+            if !short.is_empty() || self.left(node, PODS, taken) <= 0 {
+                refusal.lack(1, short);
+            }
+        }
         refusal
+    }
+
+    /// What is free there beside `taken`.
+    fn left(&self, node: NodeId, place: usize, taken: &BTreeMap<(NodeId, usize), i64>) -> i64 {
+        let taken = taken.get(&(node, place)).copied().unwrap_or(0);
+        self.nodes.cells(node)[place].free().saturating_sub(taken)
+    }
+
+    fn short_on(
+        &self,
+        node: NodeId,
+        request: &[(usize, i64)],
+        taken: &BTreeMap<(NodeId, usize), i64>,
+    ) -> Vec<Shortage> {
+        let short = request.iter().filter_map(|(place, amount)| {
+            let (left, parts) = (self.left(node, *place, taken), self.dimensions.parts(*place));
+            (left < *amount).then(|| Shortage {
+                name: self.dimensions.name(*place).clone(),
+                requested: amount / parts,
+                available: left / parts,
+            })
+        });
+        short.collect()
     }
 }

@@ -71,7 +71,7 @@ fn a_gang_starts_whole_or_not_at_all_and_says_why() {
     assert_eq!(bed.binds(), "b-0>n1 b-1>n2");
     assert_eq!(
         bed.why("a"),
-        "0/2 nodes are unavailable: 2 Insufficient cpu. 2 of 3 pod fit: 2 of 2 nodes lack 2 cpu"
+        "0/2 nodes are unavailable: 2 Insufficient cpu. 2 of 3 pods fit; cpu: requested 3, available 1"
     );
 }
 
@@ -210,7 +210,7 @@ fn cordons_taints_and_unknown_nodes() {
     assert_eq!(bed.binds(), "");
     assert_eq!(
         bed.why("g"),
-        "0/2 nodes are unavailable: 1 node(s) had untolerated taints, 1 node(s) were unschedulable. 0 of 1 pod fit: none of 2 nodes is ready and admitted by node selector, affinity and taints"
+        "0/2 nodes are unavailable: 1 node(s) had untolerated taints, 1 node(s) were unschedulable. 0 of 1 pod fits"
     );
     bed.cluster.put_node(&super::bed::node("n3 c6"));
     bed.cycle_at(1);

@@ -45,7 +45,7 @@ fn places_asked_for_keep_together_in_the_network() {
         // There is room for six on the whole; what is only preferred waits for nothing.
         assert!(ask(&mut bed, 5, None).is_ok() && ask(&mut bed, 5, soft).is_ok());
         let whole = ask(&mut bed, 9, soft).unwrap_err();
-        assert!(whole.starts_with("6 of 9 worker fit"), "{whole}");
+        assert!(whole.starts_with("6 of 9 pods fit"), "{whole}");
     }
 }
 

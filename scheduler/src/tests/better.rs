@@ -203,7 +203,7 @@ fn the_reason_is_true_now() {
     bed.cycle_at(0);
     assert_eq!(
         bed.why("b"),
-        "0/1 nodes are unavailable: 1 Insufficient cpu. 0 of 1 pod fit: 1 of 1 nodes lack 3 cpu"
+        "0/1 nodes are unavailable: 1 Insufficient cpu. 0 of 1 pod fits; cpu: requested 4, available 1"
     );
     bed.cluster.put_node(&super::bed::node("n2 c8"));
     bed.cycle_at(1);

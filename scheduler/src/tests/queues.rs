@@ -191,7 +191,7 @@ fn reasons_are_worded_and_counted_as_volcano_does() {
     assert_eq!(
         bed.why("a"),
         "0/5 nodes are unavailable: 1 node(s) had untolerated taints, 1 node(s) were unschedulable, 2 Insufficient cpu, \
-         2 Insufficient memory. 1 of 2 pod fit: 2 of 5 nodes lack 1Gi memory, 2 are not ready or not admitted"
+         2 Insufficient memory. 1 of 2 pods fits; cpu: requested 3, available 1; memory: requested 2Gi, available 1Gi"
     );
 }
 

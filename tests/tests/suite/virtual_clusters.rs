@@ -168,10 +168,7 @@ async fn a_higher_class_preempts_at_once_and_the_victim_runs_again() -> anyhow::
     let attempt = &victim.binding.as_ref().expect("a binding")["status"]["attempts"][0];
     assert_eq!(attempt["reason"], "Preempted");
     let message = attempt["message"].as_str().unwrap_or_default();
-    assert!(
-        message.contains("(VirtualCluster)") && message.contains("since its last checkpoint are lost"),
-        "{message}"
-    );
+    assert!(message.contains("(VirtualCluster)") && message.contains("s of work are lost"), "{message}");
     stop(&fleet, &high).await?;
     runs_on(&fleet, &low, &["hostname-dan"]).await?;
     assert_eq!(jobs::item(&job(&fleet, &low).await?).retries, 1);

@@ -95,7 +95,7 @@ fn two_gangs_room_for_one() {
     desk.settle();
     assert_eq!(
         desk.log(),
-        "a create Reserved until; b keep Refused 0 of 2 worker fit: 2 of 2 nodes lack 8 nvidia.com/gpu"
+        "a create Reserved until; b keep Refused 0 of 2 pods fit; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)"
     );
     let Verdict::Closed(status) = &desk.book.entries["b"].verdict else { panic!("refused") };
     let component = &status.refusals[0];

@@ -64,7 +64,7 @@ fn a_gang_that_does_not_fit_takes_nothing() {
     }
     assert_eq!(
         look(&mut state, &gang("j")),
-        "0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu. 1 of 3 worker fit: 1 of 2 nodes lack 2 nvidia.com/gpu"
+        "0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu. 1 of 3 pods fits"
     );
     assert_eq!(used(&state), "n1 0/0, n2 0/0");
 }

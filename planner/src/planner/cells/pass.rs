@@ -18,7 +18,7 @@ use crate::{
     job::{Held, Job, Stand, Waiting},
     planner::{
         Planner,
-        plan::{no_quota, reserved_for, told_apart},
+        plan::{no_quota, told_apart},
     },
 };
 
@@ -128,7 +128,7 @@ impl Planner {
         }
         let waiting = match looked.waits {
             Some(waiting) if looked.victims.is_empty() => waiting,
-            _ => waits_for(&looked.victims),
+            _ => self.waits_for(&looked.victims),
         };
         if waiting.reason == Reason::InsufficientCells || waiting.reason == Reason::CellsFragmented {
             self.cells.claims.waits(place);
@@ -163,7 +163,7 @@ impl Planner {
             return 0;
         }
         if let Some(holder) = self.cells.claims.keeps_from(place) {
-            self.verdicts.tell_partial(&id, Some(kept_for(&asks.vc, holder)));
+            self.verdicts.tell_partial(&id, Some(kept_for(&asks.vc, &self.shown(holder))));
             return 0;
         }
         let missing: Vec<CellGroupAsk> = self.cells.missing(&job, held).cloned().collect();
@@ -171,7 +171,7 @@ impl Planner {
         let looked = self.ask_for(&job, &asks, missing.iter(), clusters, now_ms, plan, &mut asked);
         let waiting = match looked.victims.is_empty() {
             true => looked.waits,
-            false => Some(waits_for(&looked.victims)),
+            false => Some(self.waits_for(&looked.victims)),
         };
         if looked.placed.is_empty()
             && looked.victims.is_empty()
@@ -222,11 +222,11 @@ impl Planner {
             let may = quota.may_admit(&job.id, *leaf, &job.shape.total, job.preemptible, over_ms);
             may.map_err(|why| match why {
                 NotAdmitted::Quota(verdict) => no_quota(&told_apart(verdict, &self.unqueued_use())),
-                NotAdmitted::Reserved(holder) => reserved_for(self.quota.as_ref(), &holder),
+                NotAdmitted::Reserved(holder) => self.reserved_for(&holder),
             })?;
         }
         if let Some(holder) = self.cells.claims.keeps_from(place) {
-            return Err(kept_for(&asks.vc, holder));
+            return Err(kept_for(&asks.vc, &self.shown(holder)));
         }
         self.clusters_for(job)
     }
@@ -420,6 +420,18 @@ impl Planner {
         }
         victims
     }
+
+    fn waits_for(&self, victims: &BTreeSet<JobId>) -> Waiting {
+        // The suffix tells which run of the job remains.
+        let name = |job: &JobId| {
+            let whole = job.as_str().split('#').next().unwrap_or_default();
+            self.shown(&JobId::new(whole))
+        };
+        let names: Vec<String> = victims.iter().take(VICTIMS_NAMED).map(name).collect();
+        let word = if victims.len() == 1 { "job" } else { "jobs" };
+        let message = format!("waits for {} {word} to leave its cells: {}", victims.len(), names.join(", "));
+        Waiting::new(Reason::WaitingForVictims, message)
+    }
 }
 
 /// The reason, with the level that blocks.
@@ -434,20 +446,11 @@ fn wait_text(reason: &WaitReason) -> Waiting {
     Waiting::new(kind, reason.to_string())
 }
 
-fn kept_for(vc: &str, holder: &JobId) -> Waiting {
+fn kept_for(vc: &str, holder: &str) -> Waiting {
     Waiting::new(
         Reason::Claimed,
         format!("cells of {vc} are reserved for {holder}, which others have passed for too long"),
     )
-}
-
-fn waits_for(victims: &BTreeSet<JobId>) -> Waiting {
-    // The suffix tells which run of the job remains.
-    let name = |job| JobId::as_str(job).split('#').next().unwrap_or_default();
-    let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(name).collect();
-    let word = if victims.len() == 1 { "job" } else { "jobs" };
-    let message = format!("waits for {} {word} to leave its cells: {}", victims.len(), names.join(", "));
-    Waiting::new(Reason::WaitingForVictims, message)
 }
 
 /// Number of jobs by class, for status and tests.
