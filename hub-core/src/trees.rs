@@ -132,13 +132,13 @@ impl Trees {
             if tree.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let conditions = self.conditions(tree_key, tree);
+            let conditions = self.conditions(world, tree_key, tree);
             writes.extend(self.status(tree_key, tree, &conditions, now));
         }
         writes
     }
 
-    fn conditions(&self, tree_key: &Key, tree: &ElasticQuotaTree) -> Vec<Wanted> {
+    fn conditions(&self, world: &World, tree_key: &Key, tree: &ElasticQuotaTree) -> Vec<Wanted> {
         let known = self.in_force.as_ref();
         match self.readings.get(tree_key).map(|reading| &reading.built) {
             Some(Err(error)) => {
@@ -147,9 +147,11 @@ impl Trees {
             }
             Some(Ok(built)) if known.is_some_and(|known| known.key == *tree_key) => {
                 let valid = ("Valid", "True", Reason::ApplyPolicySucceed, "the tree is in force".to_string());
-                let kept = match built.warnings.is_empty() {
+                let absent = absent(world, &built.tree);
+                let warnings: Vec<&str> = built.warnings.iter().chain(&absent).map(String::as_str).collect();
+                let kept = match warnings.is_empty() {
                     true => ("True", Reason::ApplyPolicySucceed, "no rule is broken".to_string()),
-                    false => ("False", Reason::QuotaTreeWarning, built.warnings.join("; ")),
+                    false => ("False", Reason::QuotaTreeWarning, warnings.join("; ")),
                 };
                 vec![valid, ("RulesKept", kept.0, kept.1, kept.2)]
             }
@@ -256,6 +258,15 @@ fn kept(tree: &ElasticQuotaTree) -> Option<(InForce, Arc<QuotaTree>)> {
     let built = build(&root).ok()?;
     let uid = tree.uid().unwrap_or_default();
     Some((InForce { key: key(tree), uid, generation: kept.generation, root }, built.tree))
+}
+
+/// Names in the tree that the fleet does not have, or not yet.
+fn absent(world: &World, tree: &QuotaTree) -> Vec<String> {
+    let shapes = world.clusters.values().flat_map(|cluster| &cluster.status);
+    let allocatable = shapes.flat_map(|status| &status.node_shapes).flat_map(|shape| shape.allocatable.keys());
+    let listed = |name: &str| world.namespaces.is_empty() || world.namespaces.contains_key(name);
+    let found = tree.names_absent(&allocatable.cloned().collect(), &listed);
+    found.into_iter().map(|warning| warning.sentence).collect()
 }
 
 fn build(root: &Value) -> Result<Built, String> {

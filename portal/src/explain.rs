@@ -88,6 +88,20 @@ pub fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     }
 }
 
+/// Whether some cluster could hold the whole job if it were empty; true where that is not known.
+pub fn could_ever_start(entry: &BindingEntry, clusters: &[impl Borrow<Cluster>]) -> bool {
+    let admits = |object: &&Cluster| {
+        affinity::unfit(&entry.placement, &cluster::facts(object)) != Some(affinity::Unfit::Affinity)
+    };
+    let mut admitting = clusters.iter().map(Borrow::borrow).filter(admits).peekable();
+    let holds = |object: &Cluster| {
+        let Some(status) = &object.status else { return true };
+        let shapes = convert::placement_shapes(&status.node_shapes);
+        shapes.is_empty() || status.reservation == Some(false) || fits_shapes_empty(&shapes, &entry.gang)
+    };
+    !entry.is_gang() || admitting.peek().is_none() || admitting.any(holds)
+}
+
 /// What kept the last run out of the cluster, if the cluster refused the object.
 fn refused_by(entry: &BindingEntry, cluster: &str) -> Option<String> {
     let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);

@@ -87,7 +87,7 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
                 bars: bars(facts),
                 heat: heat(facts, &Who { known, sight, cluster: name }),
                 lease_renewed_s: lease.and_then(|lease| lease.renewed_s),
-                jobs: here().take(MOST_JOBS).map(job_row).collect(),
+                jobs: here().take(MOST_JOBS).map(|job| job_row(known, job)).collect(),
                 more_jobs: here().count().saturating_sub(MOST_JOBS),
                 moving,
                 more_moving,
@@ -120,7 +120,7 @@ fn moving(
             };
             let since_s = lost_s.unwrap_or_else(|| job.since_s());
             found.push(MovingRow {
-                job: job_row(job),
+                job: job_row(known, job),
                 why: why.to_owned(),
                 state: state.to_owned(),
                 since_s,
@@ -135,7 +135,12 @@ fn moving(
             State::Starting => format!("starts in {}", job.cluster()),
             _ => "waits for another place".to_owned(),
         };
-        found.push(MovingRow { job: job_row(job), why: last.reason.clone(), state, since_s: last.ended_s });
+        found.push(MovingRow {
+            job: job_row(known, job),
+            why: last.reason.clone(),
+            state,
+            since_s: last.ended_s,
+        });
     }
     found
 }

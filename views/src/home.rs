@@ -69,7 +69,7 @@ pub fn home(known: &Known, sight: &Sight, now_s: i64) -> Home {
         more_virtual_clusters,
         clusters: clusters(known, sight),
         nodes_by_free: free,
-        recent: recent.take(MOST_RECENT).map(job_row).collect(),
+        recent: recent.take(MOST_RECENT).map(|job| job_row(known, job)).collect(),
         strange: strange(known, sight, now_s),
     }
 }
@@ -89,5 +89,5 @@ fn strange(known: &Known, sight: &Sight, now_s: i64) -> Vec<Strange> {
     });
     let found =
         evicted.take(MOST_STRANGE).chain(long_waits.take(MOST_STRANGE)).chain(long_runs.take(MOST_STRANGE));
-    found.map(|(job, why)| Strange { job: job_row(job), why }).collect()
+    found.map(|(job, why)| Strange { job: job_row(known, job), why }).collect()
 }

@@ -186,8 +186,8 @@ pub struct JobPage {
     pub namespaces: Vec<String>,
 }
 
-pub fn job_row(job: &Job) -> JobRow {
-    let (reason, message) = job.said();
+pub fn job_row(known: &Known, job: &Job) -> JobRow {
+    let (reason, message) = known.said(job);
     let binding = &job.binding;
     JobRow {
         namespace: job.namespace().to_owned(),
@@ -205,8 +205,8 @@ pub fn job_row(job: &Job) -> JobRow {
         gpus: job.gpus(),
         requests: amounts::line_of(&binding.requests),
         runs: binding.attempts.len(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
+        reason,
+        message,
         created_s: binding.created_s,
         since_s: job.since_s(),
         ended_s: binding.end.as_ref().map(|end| end.at_s),
@@ -250,7 +250,7 @@ pub fn jobs(known: &Known, sight: &Sight, query: &JobQuery) -> JobPage {
     found.sort_unstable_by(order);
     let next = found.last().filter(|_| is_more);
     let next = next.map(|(key, job)| Cursor { key: key.clone(), id: job.id.clone() }.text());
-    let rows = found.iter().map(|(_, job)| job_row(job)).collect();
+    let rows = found.iter().map(|(_, job)| job_row(known, job)).collect();
     let namespaces = known.counts().keys().filter(|name| sight.jobs.has(name)).cloned().collect();
     JobPage { rows, total, next, namespaces }
 }

@@ -13,6 +13,7 @@ use crate::{
         VirtualClusterFacts,
     },
     job::{Job, State},
+    said::said_now,
 };
 
 /// Place in the queue of a leaf: by priority, age and name.
@@ -155,6 +156,16 @@ impl Known {
 
     pub fn tree(&self) -> &TreeFacts {
         &self.tree
+    }
+
+    /// Reason and sentence of a job's state, with the numbers of now.
+    pub fn said(&self, job: &Job) -> (String, String) {
+        let (reason, message) = job.said();
+        let message = match job.state() {
+            State::Waiting => said_now(reason, message, self.tree.root.as_ref()),
+            _ => message.to_owned(),
+        };
+        (reason.to_owned(), message)
     }
 
     /// A job's place in its leaf and how many wait there; 1 for the first.

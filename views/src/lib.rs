@@ -19,6 +19,7 @@ pub mod log;
 mod outlook;
 mod queues;
 pub mod run;
+mod said;
 mod sight;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
 pub use outlook::outlook;
 pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, ROOT, WaitingRow, is_place, path_of, queue, queues};
+pub use said::said_now;
 pub use sight::{Namespaces, Sight};
 pub use timeline::{Span, SpanKind, Timeline, timeline};
 pub use virtual_clusters::{VirtualClusterRow, virtual_cluster, virtual_clusters};

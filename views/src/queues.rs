@@ -213,14 +213,14 @@ fn line(
             }
             position += 1;
             let Some(job) = known.job(&place.id()) else { continue };
-            rows.push(row(job, place, position, sight));
+            rows.push(row(known, job, place, position, sight));
             last = Some((position, leaf, place));
         }
     }
     (rows, None)
 }
 
-fn row(job: &Job, place: &Place, position: usize, sight: &Sight) -> WaitingRow {
+fn row(known: &Known, job: &Job, place: &Place, position: usize, sight: &Sight) -> WaitingRow {
     let common = WaitingRow {
         position,
         priority: place.priority.0,
@@ -233,11 +233,11 @@ fn row(job: &Job, place: &Place, position: usize, sight: &Sight) -> WaitingRow {
     if !sight.jobs.has(job.namespace()) {
         return common;
     }
-    let (reason, message) = job.said();
+    let (reason, message) = known.said(job);
     WaitingRow {
         job: Some((job.namespace().to_owned(), job.name().to_owned(), job.binding.resource.clone())),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
+        reason,
+        message,
         requests: amounts::line_of(&job.binding.requests),
         ..common
     }

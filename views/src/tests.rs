@@ -282,7 +282,7 @@ fn a_life_is_spans_without_gaps() {
     facts.run = Some(RunFacts { since_s: 180, started_s: Some(190), lost_since_s: None });
     let mut known = Known::default();
     known.set_binding(id("a", "x"), Some(facts.clone()));
-    let line = timeline(known.job(&id("a", "x")).expect("a job"), 200);
+    let line = timeline(&known, known.job(&id("a", "x")).expect("a job"), 200);
     let spans: Vec<_> = line
         .spans
         .iter()
@@ -313,7 +313,7 @@ fn a_life_is_spans_without_gaps() {
     known.set_binding(id("a", "x"), Some(facts));
     let job = known.job(&id("a", "x")).expect("a job");
     assert_eq!(job.state(), State::Stopped);
-    let last = timeline(job, 999).spans.pop().expect("a span");
+    let last = timeline(&known, job, 999).spans.pop().expect("a span");
     assert_eq!((last.to_s, last.is_open), (210, false));
 }
 

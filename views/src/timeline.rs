@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::job::{Job, State};
+use crate::{
+    job::{Job, State},
+    known::Known,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum SpanKind {
@@ -41,7 +44,7 @@ pub struct Timeline {
 }
 
 /// From its creation to its end, or to now.
-pub fn timeline(job: &Job, now_s: i64) -> Timeline {
+pub fn timeline(known: &Known, job: &Job, now_s: i64) -> Timeline {
     let binding = &job.binding;
     let from_s = binding.created_s;
     let to_s = binding.end.as_ref().map_or(now_s, |end| end.at_s).max(from_s + 1);
@@ -63,7 +66,8 @@ pub fn timeline(job: &Job, now_s: i64) -> Timeline {
         at = ended;
     }
     let state = job.state();
-    let (reason, message) = job.said();
+    let (reason, message) = known.said(job);
+    let (reason, message) = (reason.as_str(), message.as_str());
     let of = (job.cluster(), binding.epoch);
     // An end directly after the last attempt is not a run.
     let run = binding.run.as_ref().filter(|run| run.epoch_is_open(job));

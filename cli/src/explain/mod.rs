@@ -10,6 +10,7 @@ mod unbound;
 use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_portal::explain::{ClusterVerdict, verdicts};
+use fleet_views::{QuotaFacts, said_now};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -25,7 +26,7 @@ use crate::{
     output,
     queue::{self, QueueRow},
 };
-use state::{WAITS, state, waits_since, why};
+use state::{WAITS, Why, state, waits_since, why};
 
 use fleet_console::{
     progress::Progress,
@@ -88,19 +89,21 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         Some(leaf) => rows.iter().filter(|row| row.holds(leaf)).collect(),
         None => Vec::new(),
     };
-    let waits = why(&entry, unit);
+    let root = fleet_hub_core::facts::tree(&trees).root;
+    let said = Said::of(&entry, unit, &units, root.as_ref(), Timestamp::now());
+    let waits = &said.why;
     let value = json!({
         "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
         "kind": entry.object.spec.resource.kind, "state": state(&entry, unit),
         "reason": waits.as_ref().map(|why| &why.reason), "message": waits.as_ref().map(|why| &why.message),
         "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
         "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
-        "policy": policy, "positionInLeaf": position(&units, unit),
+        "policy": policy, "positionInLeaf": said.position,
     });
     if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
         return Ok(Answer::text(text));
     }
-    let mut text = print(&entry, unit, &units, &path, &verdicts, &policy, Timestamp::now())?;
+    let mut text = print(&entry, unit, &said, &path, &verdicts, &policy, Timestamp::now())?;
     let invalid = queue::invalid(&trees);
     if entry.is_suspended() && !invalid.is_empty() {
         text.push_str(&format!("\n{invalid}"));
@@ -172,11 +175,38 @@ fn position(units: &[QueueUnit], own: Option<&QueueUnit>) -> Option<Position> {
     Some(Position { place: before + 1, of: waiting().count() })
 }
 
+/// What is said of the job beside its state.
+struct Said {
+    why: Option<Why>,
+    position: Option<Position>,
+}
+
+impl Said {
+    fn of(
+        entry: &BindingEntry,
+        unit: Option<&QueueUnit>,
+        units: &[QueueUnit],
+        root: Option<&QuotaFacts>,
+        now: Timestamp,
+    ) -> Self {
+        let mut why = why(entry, unit);
+        if let Some(why) = why.as_mut().filter(|_| !entry.is_bound() && !entry.is_finished()) {
+            why.message = said_now(&why.reason, &why.message, root);
+            let claim = unit.and_then(|unit| unit.status.as_ref()?.claim.as_ref()?.start.clone());
+            if let Some(start) = claim.and_then(|start| start.parse::<Timestamp>().ok()) {
+                let left = fleet_views::age::human(start.as_second().saturating_sub(now.as_second()).max(0));
+                why.message.push_str(&format!("; it starts in about {left}"));
+            }
+        }
+        Self { why, position: position(units, unit) }
+    }
+}
+
 /// The lines before the tables, each with its label.
 fn lines(
     entry: &BindingEntry,
     unit: Option<&QueueUnit>,
-    units: &[QueueUnit],
+    said: &Said,
     policy: &[String],
     now: Timestamp,
 ) -> Vec<(&'static str, String)> {
@@ -187,17 +217,16 @@ fn lines(
         state = format!("{WAITS}, for {}", age::since(waits_since(entry, unit).as_deref(), now));
     }
     let mut lines = vec![("Job", job), ("State", state)];
-    if let Some(why) = why(entry, unit) {
+    if let Some(why) = &said.why {
         let age = why.since.as_deref().map(|since| age::since(Some(since), now));
         let age =
             age.map(|age| if entry.is_finished() { format!(", {age} ago") } else { format!(", for {age}") });
         lines.push(("Reason", format!("{}{}", why.reason, age.unwrap_or_default())));
-        lines.push(("", why.message));
+        lines.push(("", why.message.clone()));
     }
     if let Some(unit) = unit {
         let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
-        let position = position(units, Some(unit));
-        let position = position.map(|at| format!(", position {} of {} in this queue", at.place, at.of));
+        let position = said.position.map(|at| format!(", position {} of {} in this queue", at.place, at.of));
         lines.push(("Queue", format!("{queue}{}", position.unwrap_or_default())));
     }
     let components: Vec<String> =
@@ -212,13 +241,13 @@ fn lines(
 fn print(
     entry: &BindingEntry,
     unit: Option<&QueueUnit>,
-    units: &[QueueUnit],
+    said: &Said,
     path: &[&QueueRow],
     verdicts: &[ClusterVerdict],
     policy: &[String],
     now: Timestamp,
 ) -> anyhow::Result<String> {
-    let mut text = labelled(&lines(entry, unit, units, policy, now), LABEL);
+    let mut text = labelled(&lines(entry, unit, said, policy, now), LABEL);
     if !path.is_empty() {
         text.push_str(&format!("\n{}", queue::table(path.iter().copied(), false, Names::Tree)?.print()));
     }

@@ -1,4 +1,4 @@
-use fleet_portal::explain::judge;
+use fleet_portal::explain::{could_ever_start, judge};
 use serde_json::{Value, json};
 
 use super::*;
@@ -55,16 +55,10 @@ fn a_waiting_job_is_explained_in_full() {
     ];
     let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|c| judge(&entry, c)).collect();
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-    let text = print(
-        &entry,
-        Some(&units[0]),
-        &units,
-        &[],
-        &verdicts,
-        &["PropagationPolicy team/p".to_string()],
-        now,
-    )
-    .expect("a text");
+    let said = Said::of(&entry, Some(&units[0]), &units, None, now);
+    let text =
+        print(&entry, Some(&units[0]), &said, &[], &verdicts, &["PropagationPolicy team/p".to_string()], now)
+            .expect("a text");
     insta::assert_snapshot!(text, @r"
     Job:       team/train (PyTorchJob)
     State:     waits, for 40s
@@ -100,8 +94,9 @@ fn bound(kind: &str, placement: Value, clusters: Value) -> BindingEntry {
 /// State line and table of a job that is somewhere.
 fn shown(entry: &BindingEntry, clusters: &[Cluster]) -> String {
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
+    let said = Said::of(entry, None, &[], None, now);
     let text =
-        print(entry, None, &[], &[], &verdicts(entry, clusters), &["p".to_string()], now).expect("a text");
+        print(entry, None, &said, &[], &verdicts(entry, clusters), &["p".to_string()], now).expect("a text");
     let kept = text.lines().filter(|line| {
         line.starts_with("State")
             || line.contains("  here")
@@ -141,7 +136,8 @@ fn said(clusters: Value, status: Value) -> String {
     let mut entry = bound("PyTorchJob", json!({}), clusters);
     entry.object.status = Some(read(status));
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-    let text = print(&entry, None, &[], &[], &[], &[], now).expect("a text");
+    let said = Said::of(&entry, None, &[], None, now);
+    let text = print(&entry, None, &said, &[], &[], &[], now).expect("a text");
     let kept = text.lines().skip(1).take_while(|line| !line.starts_with("Requests"));
     kept.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
@@ -205,6 +201,38 @@ fn an_end_has_its_reason_and_a_job_that_never_started_no_cluster() {
     Reason:    DeadlineExceeded, 30s ago
                so it is
     ");
+}
+
+#[test]
+fn a_claim_says_when_the_job_starts_as_of_now() {
+    let mut entry = bound("PyTorchJob", json!({}), json!([]));
+    let mut unit = unit("x", "root/team", 0, "2026-01-01T10:00:00Z");
+    entry.object.status = Some(read(json!({"conditions": [{"type": "Scheduled", "status": "False",
+        "reason": "Claimed", "message": "", "lastTransitionTime": "2026-01-01T10:00:10Z"}]})));
+    unit.status =
+        Some(read(json!({"phase": "Enqueued", "reason": "Claimed", "message": "holds a claim on east",
+        "claim": {"cluster": "east", "since": "2026-01-01T10:00:00Z", "start": "2026-01-01T10:02:00Z",
+            "until": "2026-01-01T10:09:00Z"}})));
+    let message = |now: &str| {
+        let said = Said::of(&entry, Some(&unit), &[], None, now.parse().expect("a time"));
+        said.why.expect("a reason").message
+    };
+    assert_eq!(message("2026-01-01T10:01:00Z"), "holds a claim on east; it starts in about 60s");
+    assert_eq!(message("2026-01-01T10:01:50Z"), "holds a claim on east; it starts in about 10s");
+}
+
+#[test]
+fn a_job_larger_than_every_cluster_would_never_start() {
+    let node = |gpus: &str| json!([{"count": 2, "allocatable": {"nvidia.com/gpu": gpus}, "free": {"nvidia.com/gpu": "0"}}]);
+    let (small, large) = (cluster("west", node("2")), cluster("east", node("8")));
+    let job = bound("PyTorchJob", json!({}), json!([]));
+    let starts = |entry: &BindingEntry, clusters: &[&Cluster]| could_ever_start(entry, clusters);
+    assert!(!starts(&job, &[&small]));
+    // Full is not too small; and of no cluster nothing is known.
+    assert!(starts(&job, &[&small, &large]) && starts(&job, &[]));
+    let affinity = json!({"clusterAffinity": {"clusterNames": ["west"]}});
+    assert!(!starts(&bound("PyTorchJob", affinity, json!([])), &[&small, &large]));
+    assert!(starts(&bound("Deployment", json!({}), json!([])), &[&small]));
 }
 
 #[test]

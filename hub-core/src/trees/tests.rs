@@ -88,3 +88,37 @@ fn the_oldest_of_two_usable_trees_is_in_force() {
     let message = stage.written()["bb"]["conditions"][0]["message"].to_string();
     assert!(message.contains("one tree") && message.contains("kube-system/a is in force"), "{message}");
 }
+
+#[test]
+fn names_that_the_fleet_does_not_have_are_warned_of_until_it_has_them() {
+    let mut stage = Stage::new();
+    let mut object = tree("a", 1, "3", Value::Null);
+    object.spec.root.children[0].namespaces = vec!["vison".into()];
+    object.spec.root.children[0].max.insert("nvidia.com/gpus".into(), json!("8"));
+    stage.apply(object);
+    let message = |stage: &Stage| {
+        let conditions = &stage.written()["a"]["conditions"];
+        conditions[1]["message"].as_str().unwrap_or_default().to_string()
+    };
+    // Nothing is known of the hub's namespaces and of nodes yet.
+    assert!(!message(&stage).contains("gpus") && !message(&stage).contains("vison"), "{}", message(&stage));
+    let namespace = |name: &str| {
+        let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        Observation::Namespace(Change::Apply(serde_json::from_value(value).expect("a namespace")))
+    };
+    let cluster = |gpu: &str| {
+        let value = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": "east"},
+            "spec": {}, "status": {"nodeShapes": [{"count": 1, "allocatable": {"cpu": "8", gpu: "8"}, "free": {}}]}});
+        Observation::Cluster(Change::Apply(serde_json::from_value(value).expect("a cluster")))
+    };
+    stage.world.observe(namespace("default"));
+    stage.world.observe(cluster("nvidia.com/gpu"));
+    let told = message(&stage);
+    assert!(told.contains("found nvidia.com/gpus; allowed: a resource of some node of the fleet"), "{told}");
+    assert!(told.contains("found vison; allowed: namespaces of the hub"), "{told}");
+    stage.world.take_dirty();
+    stage.world.observe(namespace("vison"));
+    assert!(stage.world.take_dirty().contains(&crate::world::Dirty::Tree));
+    stage.world.observe(cluster("nvidia.com/gpus"));
+    assert!(!message(&stage).contains("gpus"), "{}", message(&stage));
+}

@@ -381,6 +381,14 @@ impl World {
             let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
             shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect()
         };
+        // A quota tree may name what no node has.
+        let resources = |cluster: &Cluster| -> BTreeSet<String> {
+            let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
+            shapes.flat_map(|shape| shape.allocatable.keys().cloned()).collect()
+        };
+        if known.map(resources) != Some(resources(&cluster)) {
+            self.dirty.insert(Dirty::Tree);
+        }
         let has_cells = !self.cell_configurations.is_empty();
         if joined || has_cells && known.map(nodes) != Some(nodes(&cluster)) {
             self.dirty.insert(Dirty::Cells);
@@ -449,8 +457,10 @@ impl World {
             if name == SYSTEM_NAMESPACE {
                 self.incarnation = namespace.annotations().get(INCARNATION_ANNOTATION).cloned();
             }
-            if self.namespaces.insert(name, level).is_some_and(|known| known != level) {
-                self.mark_waiting();
+            match self.namespaces.insert(name, level) {
+                Some(known) if known != level => self.mark_waiting(),
+                Some(_) => {}
+                None => drop(self.dirty.insert(Dirty::Tree)),
             }
         }
         if news.is_listing {

@@ -158,10 +158,12 @@ async fn dry_run(web: &Web, session: &Session, server: &Server, object: &Value) 
     let sight = rights::sight(web, session).await?;
     let verdicts = would_go(web, &sight, &taken);
     let mut notices = vec!["Its fields are right, and you may create it.".to_owned()];
-    if !verdicts.is_empty() && !verdicts.iter().any(|verdict| verdict.fits) {
+    let outlook = queue_outlook(web, &sight, &taken);
+    let never = outlook.iter().any(|said| said.starts_with("It would never start"));
+    if !verdicts.is_empty() && !verdicts.iter().any(|verdict| verdict.fits) && !never {
         notices.push("No cluster can hold the whole job now: it would wait.".to_owned());
     }
-    notices.extend(queue_outlook(web, &sight, &taken));
+    notices.extend(outlook);
     Ok(Check { notices, verdicts })
 }
 

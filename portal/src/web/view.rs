@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{session::Session, state::Web};
 use crate::{
-    explain::{ClusterVerdict, is_suspended, member_says, verdicts},
+    explain::{ClusterVerdict, could_ever_start, is_suspended, member_says, verdicts},
     kinds,
 };
 use fleet_openpai::server::{AskError, Selectors, Server};
@@ -113,10 +113,10 @@ fn kind_of(web: &Web, sight: &Sight, name: &JobName) -> Option<(String, String)>
 fn of_known(web: &Web, sight: &Sight, id: &fleet_views::Id, now_s: i64, view: &mut JobView) {
     let known = web.board.known();
     let Some(job) = known.job(id) else { return };
-    let row = fleet_views::job_row(job);
+    let row = fleet_views::job_row(&known, job);
     view.position = known.position(id);
     view.preemptible = job.unit.as_ref().map(|unit| unit.preemptible);
-    view.timeline = Some(fleet_views::timeline(job, now_s));
+    view.timeline = Some(fleet_views::timeline(&known, job, now_s));
     view.can_stop = !row.state.is_final();
     let leaf = row.queue.as_str();
     let above = |queue: &QueueRow| {
@@ -289,6 +289,9 @@ pub fn would_go(web: &Web, sight: &Sight, object: &Value) -> Vec<ClusterVerdict>
 /// What it would wait for in its queue.
 pub fn queue_outlook(web: &Web, sight: &Sight, object: &Value) -> Vec<String> {
     let Some(entry) = supposed(object) else { return Vec::new() };
+    if sight.clusters && !could_ever_start(&entry, &web.board.clusters()) {
+        return vec!["It would never start: no cluster could hold it even if empty.".to_owned()];
+    }
     let labels = &object["metadata"]["labels"];
     let named = QUOTA_LABELS.iter().find_map(|label| labels[*label].as_str()).unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();

@@ -161,6 +161,43 @@ fn trees_that_cannot_be_used() {
 }
 
 #[test]
+fn all_errors_of_a_tree_are_told_at_once() {
+    let mut odd = tree_spec("a 1 ns1; b 1 ns1; c 1x ns3");
+    odd.children[0].max.insert("nvidia.com/gpus".into(), "-3".into());
+    odd.children.push(odd.children[1].clone());
+    let error = QuotaTree::build(&odd).unwrap_err().to_string();
+    for expected in
+        ["resource nvidia.com/gpus: found -3", "\"ns1\" is listed in", "\"1x\" is not", "two children named \"b\""]
+    {
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_max_that_is_never_reached_and_names_of_nothing_are_warned_of() {
+    let mut spec = tree_spec("a 4 ns1; b 4 ns2");
+    spec.max = [("cpu".to_owned(), "6".to_owned())].into();
+    spec.children[0].max.insert("cpu".into(), "9".into());
+    spec.children[0].min.insert(MAX_JOBS.into(), "2".into());
+    let (tree, warnings) = QuotaTree::build(&spec).unwrap();
+    let has = |warnings: &[TreeWarning], path: &str, field: &str, found: &str| {
+        let one = |w: &&TreeWarning| (w.path.as_str(), w.field.as_str(), w.found.as_str()) == (path, field, found);
+        warnings.iter().filter(one).count()
+    };
+    assert_eq!(has(&warnings, "root/a", "max[cpu]", "9"), 1, "{warnings:?}");
+    assert_eq!(has(&warnings, "root/b", "max[cpu]", "4"), 0, "{warnings:?}");
+    assert_eq!(has(&warnings, "root/a", &format!("min[{MAX_JOBS}]"), "2"), 1, "{warnings:?}");
+    spec.children[1].max.insert("nvidia.com/gpus".into(), "4".into());
+    let tree_of_gpus = QuotaTree::build(&spec).unwrap().0;
+    let nodes = ["cpu".to_owned(), "nvidia.com/gpu".to_owned()].into();
+    let absent = tree_of_gpus.names_absent(&nodes, &|namespace| namespace == "ns1");
+    assert_eq!(has(&absent, "root/b", "min and max", "nvidia.com/gpus"), 1, "{absent:?}");
+    assert_eq!(has(&absent, "root/b", "namespaces", "ns2"), 1, "{absent:?}");
+    assert_eq!(absent.len(), 2);
+    assert!(tree.names_absent(&Default::default(), &|_| true).is_empty());
+}
+
+#[test]
 fn leaves_by_label_path_and_namespace() {
     let tree = tree("a 4; a/x 2 ns1; a/y 2; b 4 ns2");
     let find = |label: Option<(&str, &str)>, namespace: &str| {

@@ -15,13 +15,19 @@ use crate::spec::NodeSpec;
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
 const MAX_NAME: usize = 253;
+/// Most errors that are found in one tree.
+const MAX_ERRORS: usize = 20;
 
 type Built = (QuotaTree, Vec<TreeWarning>);
 
 pub(super) fn build(root: &NodeSpec) -> Result<Built, TreeError> {
     let mut builder = Builder { names: resource_names(root), ..Builder::default() };
-    builder.add_all(root)?;
-    Ok(builder.finish())
+    builder.add_all(root);
+    match builder.errors.len() {
+        0 => Ok(builder.finish()),
+        1 => Err(builder.errors.remove(0)),
+        _ => Err(TreeError::Several(builder.errors)),
+    }
 }
 
 /// Every resource that any node names; the number of jobs comes first.
@@ -48,26 +54,37 @@ struct Builder {
     by_path: BTreeMap<String, NodeId>,
     submit: Vec<Submit>,
     warnings: Vec<TreeWarning>,
+    /// All that is wrong, so that it can be corrected at once.
+    errors: Vec<TreeError>,
     max_loss_milli: Option<i64>,
 }
 
 impl Builder {
     /// Breadth first and without recursion: a hostile tree may be deep.
-    fn add_all(&mut self, root: &NodeSpec) -> Result<(), TreeError> {
+    fn add_all(&mut self, root: &NodeSpec) {
         let mut open: std::collections::VecDeque<(&NodeSpec, Option<NodeId>, usize)> =
             [(root, None, 1)].into();
         while let Some((spec, parent, depth)) = open.pop_front() {
-            let path = self.path_of(spec, parent)?;
+            if self.errors.len() >= MAX_ERRORS {
+                return;
+            }
+            let path = match self.path_of(spec, parent) {
+                Ok(path) => path,
+                Err(error) => {
+                    self.errors.push(error);
+                    continue;
+                }
+            };
             if depth > MAX_DEPTH {
-                return Err(TreeError::TooDeep { path, depth });
+                self.errors.push(TreeError::TooDeep { path, depth });
+                continue;
             }
             if self.nodes.len() >= MAX_NODES {
-                return Err(TreeError::TooManyNodes);
+                return self.errors.push(TreeError::TooManyNodes);
             }
-            let id = self.add(spec, parent, path)?;
+            let id = self.add(spec, parent, path);
             open.extend(spec.children.iter().map(|child| (child, Some(id), depth + 1)));
         }
-        Ok(())
     }
 
     /// The root is always called `root`.
@@ -88,11 +105,11 @@ impl Builder {
         Ok(path)
     }
 
-    fn add(&mut self, spec: &NodeSpec, parent: Option<NodeId>, path: String) -> Result<NodeId, TreeError> {
+    fn add(&mut self, spec: &NodeSpec, parent: Option<NodeId>, path: String) -> NodeId {
         // MAX_NODES fits.
         let id = NodeId(self.nodes.len() as u32);
-        let min = self.amounts(&spec.min, &path, "min")?;
-        let max = self.amounts(&spec.max, &path, "max")?;
+        let min = self.amounts(&spec.min, &path, "min");
+        let max = self.amounts(&spec.max, &path, "max");
         let lent = self.lend_limit(spec);
         for r in 0..self.names.len() {
             let guaranteed = min[r].unwrap_or(0);
@@ -106,7 +123,7 @@ impl Builder {
             self.max.push(bound.unwrap_or(i64::MAX));
             self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
         }
-        self.index_namespaces(spec, id, &path)?;
+        self.index_namespaces(spec, id, &path);
         self.submit.push(Submit::read(spec, &path, &mut self.warnings));
         let weight_milli = weight(spec);
         let max_bypass_ms = duration(spec, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
@@ -139,57 +156,51 @@ impl Builder {
             min_runtime_ms,
             draining: false,
         });
-        Ok(id)
+        id
     }
 
     fn amounts(
-        &self,
+        &mut self,
         written: &BTreeMap<String, String>,
         path: &str,
         field: &'static str,
-    ) -> Result<Vec<Option<i64>>, TreeError> {
+    ) -> Vec<Option<i64>> {
         let mut amounts = vec![None; self.names.len()];
         for (r, name) in self.names.iter().enumerate() {
             let Some(text) = written.get(name.as_str()) else {
                 continue;
             };
-            let amount = quantity::parse(name.as_str(), text).map_err(|source| TreeError::Quantity {
-                path: path.to_owned(),
-                field,
-                source,
-            })?;
-            if amount < 0 {
-                return Err(TreeError::Negative {
-                    path: path.to_owned(),
-                    field,
-                    resource: name.to_string(),
-                    found: text.clone(),
-                });
+            let path = path.to_owned();
+            match quantity::parse(name.as_str(), text) {
+                Ok(amount) if amount >= 0 => amounts[r] = Some(amount),
+                Ok(_) => {
+                    let (resource, found) = (name.to_string(), text.clone());
+                    self.errors.push(TreeError::Negative { path, field, resource, found });
+                }
+                Err(source) => self.errors.push(TreeError::Quantity { path, field, source }),
             }
-            amounts[r] = Some(amount);
         }
-        Ok(amounts)
+        amounts
     }
 
-    fn index_namespaces(&mut self, spec: &NodeSpec, id: NodeId, path: &str) -> Result<(), TreeError> {
+    fn index_namespaces(&mut self, spec: &NodeSpec, id: NodeId, path: &str) {
         if !spec.children.is_empty() {
             if !spec.namespaces.is_empty() {
                 let found = spec.namespaces.join(", ");
                 self.warn(path, "namespaces", &found, "namespaces on leaves only; these are ignored");
             }
-            return Ok(());
+            return;
         }
         for namespace in &spec.namespaces {
             let earlier = self.by_namespace.insert(namespace.clone(), id);
             if let Some(earlier) = earlier.filter(|earlier| *earlier != id) {
-                return Err(TreeError::DuplicateNamespace {
+                self.errors.push(TreeError::DuplicateNamespace {
                     namespace: namespace.clone(),
                     first: self.nodes[earlier.index()].path.clone(),
                     second: path.to_owned(),
                 });
             }
         }
-        Ok(())
     }
 
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.

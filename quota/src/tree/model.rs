@@ -133,6 +133,8 @@ pub enum TreeError {
     },
     #[error("quota tree: {path}, {field}, resource {resource}: found {found}; allowed: 0 or more")]
     Negative { path: String, field: &'static str, resource: String, found: String },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<TreeError>),
 }
 
 /// A documented rule that a valid tree breaks.

@@ -1,5 +1,7 @@
 //! Documented rules that a valid tree may break.
 
+use std::collections::BTreeSet;
+
 use fleet_resources::{ResourceName, quantity};
 
 use super::attributes;
@@ -24,6 +26,7 @@ pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning
     fractions(root, &mut found);
     for id in tree.ids() {
         min_above_max(tree, id, &mut found);
+        max_above_parent(tree, id, &mut found);
         children_above_parent(tree, id, &mut found);
         attributes::broken(tree, id, &mut found);
         let node = tree.node(id);
@@ -42,8 +45,7 @@ pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning
 
 /// Resource names without a domain are Kubernetes' own. No pod requests any other name without one.
 fn unknown_resources(root: &NodeSpec, found: &mut Vec<TreeWarning>) {
-    const OWN: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
-    let is_known = |name: &str| name.contains('/') || OWN.contains(&name) || name.starts_with("hugepages-");
+    let is_known = |name: &str| name.contains('/') || is_own(name);
     let mut open = vec![(root, "root".to_owned())];
     while let Some((spec, path)) = open.pop() {
         for (field, amounts) in [("min", &spec.min), ("max", &spec.max)] {
@@ -88,6 +90,63 @@ fn min_above_max(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
             found.push(TreeWarning::new(&tree.node(id).path, &field, &quantity::format(name, min), &allowed));
         }
     }
+}
+
+/// Also the number of jobs in min, which guarantees nothing.
+fn max_above_parent(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
+    let node = tree.node(id);
+    if tree.min_at(id, JOBS) > 0 {
+        let jobs = tree.min_at(id, JOBS).to_string();
+        let allowed = "a number of jobs in max only; nothing guarantees jobs";
+        found.push(TreeWarning::advice(&node.path, &format!("min[{MAX_JOBS}]"), &jobs, allowed));
+    }
+    let Some(parent) = node.parent else { return };
+    for r in 0..tree.names.len() {
+        let (own, above) = (tree.max_at(id, r), tree.lendable_at(parent, r));
+        if own != i64::MAX && own > above {
+            let name = tree.names[r].as_str();
+            let shown = |amount| quantity::format(name, amount);
+            let allowed = format!("at most the max above it, here {}; more is never used", shown(above));
+            found.push(TreeWarning::advice(&node.path, &format!("max[{name}]"), &shown(own), &allowed));
+        }
+    }
+}
+
+impl QuotaTree {
+    /// What the tree names and the fleet does not have: resources of no node, of those known, and namespaces.
+    /// Without any resource known, none is judged.
+    pub fn names_absent(
+        &self,
+        resources: &BTreeSet<String>,
+        is_namespace: &dyn Fn(&str) -> bool,
+    ) -> Vec<TreeWarning> {
+        let mut found = Vec::new();
+        for (r, name) in self.names.iter().enumerate().filter(|(r, _)| *r != JOBS) {
+            if resources.is_empty() || resources.contains(name.as_str()) || is_own(name.as_str()) {
+                continue;
+            }
+            let names = |id: &NodeId| self.min_at(*id, r) > 0 || self.max_at(*id, r) != i64::MAX;
+            let node = self.node(self.ids().find(names).unwrap_or(NodeId::ROOT));
+            let known: Vec<&str> = resources.iter().map(String::as_str).collect();
+            let allowed = format!("a resource of some node of the fleet: {}", known.join(", "));
+            found.push(TreeWarning::advice(&node.path, "min and max", name.as_str(), &allowed));
+        }
+        for leaf in self.leaves() {
+            let node = self.node(leaf);
+            for namespace in node.namespaces.iter().filter(|namespace| !is_namespace(namespace)) {
+                let allowed = "namespaces of the hub; it has none of this name";
+                found.push(TreeWarning::advice(&node.path, "namespaces", namespace, allowed));
+            }
+        }
+        found
+    }
+}
+
+const OWN: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+
+/// Of Kubernetes itself: every node has it, whether or not a report says so.
+fn is_own(name: &str) -> bool {
+    OWN.contains(&name) || name.starts_with("hugepages-")
 }
 
 fn children_above_parent(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
