@@ -9,7 +9,6 @@ mod inputs;
 mod left_behind;
 mod remains;
 mod requests;
-mod silence;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -20,7 +19,7 @@ use std::sync::{Arc, Weak};
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{cells::AccessRules, reservation::ReservationPhase};
 use fleet_cells::config::ClusterConfig;
-use fleet_planner::verify;
+use fleet_planner::{Silence, verify};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
@@ -42,7 +41,6 @@ use facts::{components_in, is_next, member};
 pub use facts::{job_id, key_of};
 pub use fleet_planner::verify::Violation;
 use requests::{Requests, ask, bind, whole};
-use silence::Silence;
 
 /// How long jobs wait that a rejected plan would have placed.
 const REFUSED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
@@ -178,10 +176,12 @@ impl Scheduler {
         match work {
             Some(((namespace, _), work)) if work.status.is_none() => {
                 let uid = work.metadata.uid.as_deref().unwrap_or_default();
-                self.silence.sent(key, cluster_of(namespace), uid, now);
+                self.silence.sent(key, cluster_of(namespace), uid, now.as_millisecond());
             }
-            Some(((namespace, _), _)) => self.silence.heard(key, Some(cluster_of(namespace)), now),
-            None => self.silence.heard(key, None, now),
+            Some(((namespace, _), _)) => {
+                self.silence.heard(key, Some(cluster_of(namespace)), now.as_millisecond());
+            }
+            None => self.silence.heard(key, None, now.as_millisecond()),
         }
     }
 
@@ -240,7 +240,7 @@ impl Scheduler {
                 // the quota.
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
-                    self.silence.answered(key, cluster, now);
+                    self.silence.answered(key, cluster, now.as_millisecond());
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
                         let (cells, queue) = (self.cell_binding(key), world.leaves.get(key));
                         let target = whole(&reservation.spec.components, &cluster);
@@ -248,18 +248,20 @@ impl Scheduler {
                     }
                 }
                 None if current && !lost => {
-                    let due = self.silence.due(key, reservation.metadata.uid.as_deref(), cluster, now);
-                    if now < due {
+                    let (uid, now_ms) = (reservation.metadata.uid.as_deref(), now.as_millisecond());
+                    let due_ms = self.silence.due(key, uid, cluster, now_ms);
+                    if now_ms < due_ms {
+                        let due = Timestamp::from_millisecond(due_ms).unwrap_or(Timestamp::MAX);
                         self.rereads.insert((due, key.clone()));
                         continue;
                     }
-                    self.silence.missed(key, cluster, now);
+                    self.silence.missed(key, cluster, now_ms);
                     answered(Answer::Refused { message: "it has not answered the reservation".to_string() });
                     writes.push(delete());
                 }
                 phase => {
                     if current && phase.is_some() {
-                        self.silence.answered(key, cluster, now);
+                        self.silence.answered(key, cluster, now.as_millisecond());
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
                         answered(Answer::Refused { message });
                         let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
@@ -338,11 +340,11 @@ impl Scheduler {
 
     /// Updates members that reported or changed.
     fn count(&mut self, world: &mut World, now: Timestamp) {
-        world.recount.append(&mut self.silence.take_changed(now));
+        world.recount.append(&mut self.silence.take_changed(now.as_millisecond()));
         for name in std::mem::take(&mut world.recount) {
             match member(world, &name) {
                 Some(mut member) => {
-                    member.facts.ready &= !self.silence.is_muted(&name, now);
+                    member.facts.ready &= !self.silence.is_muted(&name, now.as_millisecond());
                     self.planner.set_cluster(&name, member);
                 }
                 None => self.planner.remove_cluster(&name),
@@ -375,10 +377,9 @@ impl Scheduler {
             plan.decisions.clear();
             plan.wake_ms = earliest(plan.wake_ms, Some((now + REFUSED_PAUSE).as_millisecond()));
         }
-        let reread = earliest(self.rereads.first().map(|(due, _)| *due), self.silence.next_end(now));
         let mut pass = Pass {
             told: std::mem::take(&mut self.plain_told),
-            wake: earliest(plan.wake_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()), reread),
+            wake: self.next_look(plan.wake_ms, now),
             more: plan.more,
             started,
             violations,
@@ -402,9 +403,8 @@ impl Scheduler {
                 }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
-                    let key = key_of(&job);
                     let message = self.planner.preemption_text(&job, &taker, &cluster, rule, lost_work_ms);
-                    pass.told.extend(evict(world, intents, &key, Reason::Preempted, message));
+                    pass.told.extend(evict(world, intents, &key_of(&job), Reason::Preempted, message));
                     continue;
                 }
                 Decision::Move { job, message, .. } => {
@@ -431,6 +431,13 @@ impl Scheduler {
             pass.writes.push((key, write));
         }
         pass
+    }
+
+    /// When to look again: at the plan's time, or when inputs change by themselves.
+    fn next_look(&self, plan_ms: Option<i64>, now: Timestamp) -> Option<Timestamp> {
+        let next_ms = earliest(plan_ms, self.silence.next_end(now.as_millisecond()));
+        let next = next_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        earliest(self.rereads.first().map(|(due, _)| *due), next)
     }
 
     /// Checks the invariants. If the plan would break one, nothing of it is sent, and the jobs that it would

@@ -263,7 +263,8 @@ fn kept(tree: &ElasticQuotaTree) -> Option<(InForce, Arc<QuotaTree>)> {
 /// Names in the tree that the fleet does not have, or not yet.
 fn absent(world: &World, tree: &QuotaTree) -> Vec<String> {
     let shapes = world.clusters.values().flat_map(|cluster| &cluster.status);
-    let allocatable = shapes.flat_map(|status| &status.node_shapes).flat_map(|shape| shape.allocatable.keys());
+    let allocatable =
+        shapes.flat_map(|status| &status.node_shapes).flat_map(|shape| shape.allocatable.keys());
     let listed = |name: &str| world.namespaces.is_empty() || world.namespaces.contains_key(name);
     let found = tree.names_absent(&allocatable.cloned().collect(), &listed);
     found.into_iter().map(|warning| warning.sentence).collect()

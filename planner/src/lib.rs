@@ -16,6 +16,7 @@ mod planner;
 mod refusals;
 mod room;
 mod settings;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -29,6 +30,7 @@ pub use place::unfit_text;
 pub use planner::{Planner, VcJobs, VcUse};
 pub use room::{Member, Room, Rooms};
 pub use settings::Settings;
+pub use silence::Silence;
 pub use view::{
     Amounts, ClaimView, HOLDERS_LISTED, HolderView, LINE_LISTED, MemberView, QueueView, View, WaitingView,
 };

@@ -403,7 +403,11 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
     stage.now += SignedDuration::from_secs(14);
     assert!(answers(&mut stage).is_empty());
     stage.now += SignedDuration::from_secs(1);
-    stage.scheduler.silence.missed(&("other".to_string(), "job".to_string()), "m", stage.now);
+    stage.scheduler.silence.missed(
+        &("other".to_string(), "job".to_string()),
+        "m",
+        stage.now.as_millisecond(),
+    );
     let given_up = only(answers(&mut stage));
     assert!(matches!(given_up.verb, Verb::Delete { .. }) && given_up.name == asked.name, "{given_up:?}");
     assert!(stage.pass().is_empty(), "it is not asked again at once");

@@ -72,23 +72,16 @@ impl Planner {
         }
         let (mut bounded, mut begun) = (false, false);
         while let Some(leaf) = contest.winner(&self.ledger) {
-            let Some((class, id)) = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone())) else {
-                break;
-            };
+            let candidate = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone()));
+            let Some((class, id)) = candidate else { break };
             let known = self.missed(class);
-            if known.is_none() && limits.searches == 0 {
-                bounded = true;
+            bounded = known.is_none() && limits.searches == 0;
+            if bounded {
                 break;
             }
             let searched = match known {
                 Some(_) => Searched::default(),
-                None => {
-                    limits.searches -= 1;
-                    self.searched.insert(class);
-                    let searched = self.search_for(class, &id, &mut round, places);
-                    self.note_behind(&id, &searched, now_ms);
-                    searched
-                }
+                None => self.search_for(class, &id, &mut round, limits, places),
             };
             if let Some(found) = searched.found.as_ref().filter(|found| found.changed() > 0) {
                 begun = true;
@@ -103,9 +96,9 @@ impl Planner {
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
-                    if is_new {
-                        self.forget_misses(&lines);
-                    }
+                }
+                if missed.fits_behind && is_new {
+                    self.forget_misses(&lines);
                 }
             }
             contest.used_changed(&self.ledger, leaf);

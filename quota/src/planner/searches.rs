@@ -89,12 +89,17 @@ impl Planner {
         class: ClassId,
         id: &JobId,
         round: &mut Round,
+        limits: &mut PlanLimits,
         places: &mut dyn Places,
     ) -> Searched {
-        match round.ruled_out.remove(&class) {
+        limits.searches -= 1;
+        self.searched.insert(class);
+        let searched = match round.ruled_out.remove(&class) {
             Some((state, searched)) if state == self.ledger.state() => searched,
             _ => self.look_for(id, Depth::Whole, round, places).unwrap_or_default(),
-        }
+        };
+        self.note_behind(id, &searched, round.now_ms);
+        searched
     }
 
     /// `None` if the search would have to go deeper.

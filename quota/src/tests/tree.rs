@@ -166,9 +166,12 @@ fn all_errors_of_a_tree_are_told_at_once() {
     odd.children[0].max.insert("nvidia.com/gpus".into(), "-3".into());
     odd.children.push(odd.children[1].clone());
     let error = QuotaTree::build(&odd).unwrap_err().to_string();
-    for expected in
-        ["resource nvidia.com/gpus: found -3", "\"ns1\" is listed in", "\"1x\" is not", "two children named \"b\""]
-    {
+    for expected in [
+        "resource nvidia.com/gpus: found -3",
+        "\"ns1\" is listed in",
+        "\"1x\" is not",
+        "two children named \"b\"",
+    ] {
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -181,7 +184,8 @@ fn a_max_that_is_never_reached_and_names_of_nothing_are_warned_of() {
     spec.children[0].min.insert(MAX_JOBS.into(), "2".into());
     let (tree, warnings) = QuotaTree::build(&spec).unwrap();
     let has = |warnings: &[TreeWarning], path: &str, field: &str, found: &str| {
-        let one = |w: &&TreeWarning| (w.path.as_str(), w.field.as_str(), w.found.as_str()) == (path, field, found);
+        let one =
+            |w: &&TreeWarning| (w.path.as_str(), w.field.as_str(), w.found.as_str()) == (path, field, found);
         warnings.iter().filter(one).count()
     };
     assert_eq!(has(&warnings, "root/a", "max[cpu]", "9"), 1, "{warnings:?}");

@@ -76,7 +76,7 @@ fn more_pods_than_the_size_are_bound_as_far_as_they_fit() {
         state.apply_pod(&pod(&format!("j-worker-{i}: gpu=3 gang=j size=2 component=worker")));
     }
     assert_eq!(look(&mut state, &gang("j")), "j-worker-0->n1 j-worker-1->n1");
-    assert!(look(&mut state, &gang("j")).contains(". 0 of 1 worker fit"));
+    assert!(look(&mut state, &gang("j")).contains(". 0 of 1 pod fits"));
 }
 
 #[test]

@@ -7,35 +7,35 @@
 //!
 //! A member that grants reservations and then does nothing would catch job after job, because its places stay free. It
 //! gets no new work while jobs of two namespaces, or many of one, have been there for a while without a word, until it
-//! takes one of them up. An honest agent says of each Work what became of it, also if it cannot apply it.
+//! takes one of them up. An honest agent says of each Work what became of it, also if it cannot apply it. Times are in
+//! milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
-
-use crate::world::Key;
+/// Namespace and name of a job.
+type Key = (String, String);
 
 /// How long a member may answer nothing. One that works answers within a second.
-const SILENT_FOR: SignedDuration = SignedDuration::from_secs(15);
+const SILENT_FOR: i64 = 15_000;
 /// How long one reservation may take while the member answers others: it may have many to answer.
-const ANSWER_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+const ANSWER_WITHIN: i64 = 120_000;
 /// How long a silent member gets no new work at first; doubles each time, up to [`LONGEST`].
-const FIRST: SignedDuration = SignedDuration::from_secs(15);
-const LONGEST: SignedDuration = SignedDuration::from_mins(5);
+const FIRST: i64 = 15_000;
+const LONGEST: i64 = 300_000;
 /// How long a member may say nothing of any Work that was sent to it.
-const TAKES_UP_WITHIN: SignedDuration = SignedDuration::from_mins(1);
+const TAKES_UP_WITHIN: i64 = 60_000;
 /// From so many on, Works of one namespace suffice.
 const LEFT_TOO_MANY: usize = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Silence {
+pub struct Silence {
     /// The reservation for whose answer a job waits, by its uid, and since when.
-    asked: BTreeMap<Key, (String, Timestamp)>,
+    asked: BTreeMap<Key, (String, i64)>,
     members: BTreeMap<String, Member>,
     /// Works of which their member has said nothing yet, by job.
     sent: BTreeMap<Key, Sent>,
     /// When each member has last taken up a Work.
-    took_up_at: BTreeMap<String, Timestamp>,
+    took_up_at: BTreeMap<String, i64>,
     /// Members that take up nothing.
     idle: BTreeSet<String>,
     /// Members to be counted again.
@@ -47,22 +47,22 @@ struct Sent {
     cluster: String,
     /// Of the Work.
     uid: String,
-    since: Timestamp,
+    since: i64,
 }
 
 #[derive(Debug, Default)]
 struct Member {
-    answered_at: Option<Timestamp>,
+    answered_at: Option<i64>,
     /// Namespaces of jobs that it has not answered, since its last answer.
     unanswered: BTreeSet<String>,
     /// It gets no new work until then.
-    muted_until: Option<Timestamp>,
+    muted_until: Option<i64>,
     times_muted: u32,
 }
 
 impl Silence {
     /// When a job gives up the reservation that it waits for. The count begins with the first call.
-    pub fn due(&mut self, job: &Key, uid: Option<&str>, cluster: &str, now: Timestamp) -> Timestamp {
+    pub fn due(&mut self, job: &Key, uid: Option<&str>, cluster: &str, now: i64) -> i64 {
         let uid = uid.unwrap_or_default();
         let (known, since) = self.asked.entry(job.clone()).or_insert_with(|| (uid.to_string(), now));
         if known != uid || *since > now {
@@ -79,7 +79,7 @@ impl Silence {
     }
 
     /// A member has not answered the reservation of a job.
-    pub fn missed(&mut self, job: &Key, cluster: &str, now: Timestamp) {
+    pub fn missed(&mut self, job: &Key, cluster: &str, now: i64) {
         self.asked.remove(job);
         let is_muted = self.is_muted(cluster, now);
         let member = self.members.entry(cluster.to_string()).or_default();
@@ -94,7 +94,7 @@ impl Silence {
     }
 
     /// A member has answered the reservation of a job.
-    pub fn answered(&mut self, job: &Key, cluster: &str, now: Timestamp) {
+    pub fn answered(&mut self, job: &Key, cluster: &str, now: i64) {
         self.asked.remove(job);
         let member = Member { answered_at: Some(now), ..Member::default() };
         let before = self.members.insert(cluster.to_string(), member);
@@ -104,7 +104,7 @@ impl Silence {
     }
 
     /// The member has a Work of the job and has said nothing of it.
-    pub fn sent(&mut self, job: &Key, cluster: &str, uid: &str, now: Timestamp) {
+    pub fn sent(&mut self, job: &Key, cluster: &str, uid: &str, now: i64) {
         let known = self.sent.get(job).filter(|sent| sent.cluster == cluster && sent.uid == uid);
         if known.is_none_or(|sent| sent.since > now) {
             let sent = Sent { cluster: cluster.to_string(), uid: uid.to_string(), since: now };
@@ -113,18 +113,18 @@ impl Silence {
     }
 
     /// The job waits for no word of a member: it has come, or there is no Work.
-    pub fn heard(&mut self, job: &Key, from: Option<&str>, now: Timestamp) {
+    pub fn heard(&mut self, job: &Key, from: Option<&str>, now: i64) {
         if self.sent.remove(job).is_some_and(|sent| from == Some(&sent.cluster)) {
             self.took_up_at.extend(from.map(|cluster| (cluster.to_string(), now)));
         }
     }
 
-    fn due_of(&self, sent: &Sent) -> Timestamp {
+    fn due_of(&self, sent: &Sent) -> i64 {
         let took_up_at = self.took_up_at.get(&sent.cluster).copied();
         took_up_at.map_or(sent.since, |at| at.max(sent.since)) + TAKES_UP_WITHIN
     }
 
-    fn find_idle(&mut self, now: Timestamp) {
+    fn find_idle(&mut self, now: i64) {
         let mut left: BTreeMap<&String, (BTreeSet<&String>, usize)> = BTreeMap::new();
         for (job, sent) in self.sent.iter().filter(|(_, sent)| self.due_of(sent) <= now) {
             let (namespaces, number) = left.entry(&sent.cluster).or_default();
@@ -137,7 +137,7 @@ impl Silence {
         self.idle = idle;
     }
 
-    pub fn is_muted(&self, cluster: &str, now: Timestamp) -> bool {
+    pub fn is_muted(&self, cluster: &str, now: i64) -> bool {
         self.idle.contains(cluster)
             || self
                 .members
@@ -147,7 +147,7 @@ impl Silence {
     }
 
     /// Members that were muted, or no longer are, since the last call.
-    pub fn take_changed(&mut self, now: Timestamp) -> BTreeSet<String> {
+    pub fn take_changed(&mut self, now: i64) -> BTreeSet<String> {
         self.find_idle(now);
         for (cluster, member) in &mut self.members {
             if member.muted_until.take_if(|until| *until <= now).is_some() {
@@ -159,7 +159,7 @@ impl Silence {
     }
 
     /// When the next muted member may be asked again, or a member has been silent for too long; only what is after `now`.
-    pub fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_end(&self, now: i64) -> Option<i64> {
         let ends = self.members.values().filter_map(|member| member.muted_until);
         let dues = self.sent.values().map(|sent| self.due_of(sent)).filter(|due| *due > now);
         ends.chain(dues).min()
