@@ -46,6 +46,14 @@ pub fn cut(message: &str) -> &str {
     &message[..end]
 }
 
+/// Reads a message that another process wrote, and keeps what [`cut`] leaves of it.
+pub(crate) fn read_cut<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let text: Option<std::borrow::Cow<'_, str>> = serde::Deserialize::deserialize(deserializer)?;
+    Ok(text.map(|text| cut(&text).to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

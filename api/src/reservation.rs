@@ -100,7 +100,13 @@ pub struct ReservationStatus {
     /// Preempted groups of `cells` whose pods are gone, with the time of their preemption (`atMs`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vacated: BTreeMap<String, i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// A reader keeps its beginning only, whatever a member writes.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::conditions::read_cut"
+    )]
+    #[cfg_attr(feature = "schemas", schemars(length(max = 32768)))]
     pub message: Option<String>,
     /// The first capacity report (`reportSequence` in the Cluster's status) that includes this reservation.
     /// From then on the hub no longer subtracts it itself.
@@ -131,4 +137,22 @@ pub struct ComponentRefusal {
     /// Number of nodes that were considered.
     #[serde(default)]
     pub nodes: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::MAX_MESSAGE;
+
+    #[test]
+    fn of_a_members_message_the_beginning_is_kept() {
+        let read = |message: serde_json::Value| -> Option<String> {
+            let status = serde_json::json!({"phase": "Refused", "message": message});
+            serde_json::from_value::<ReservationStatus>(status).unwrap().message
+        };
+        let kept = read("no room; ".repeat(100_000).into()).unwrap();
+        assert!(kept.len() <= MAX_MESSAGE && kept.starts_with("no room; no room; "), "{}", kept.len());
+        assert_eq!(read("no room".into()).as_deref(), Some("no room"));
+        assert_eq!(read(serde_json::Value::Null), None);
+    }
 }

@@ -4,12 +4,12 @@
 
 use fleet_apiserver_ground::store::{Obj, Range};
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::pods::amounts::{self, Part};
 use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
 use fleet_resources::quantity;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -87,35 +87,13 @@ impl Asked {
         Asked { requests: part("requests"), limits: part("limits") }
     }
 
-    /// Of all containers of a pod together, or of the largest that runs before them.
+    /// Of a pod in all, without the overhead of its runtime.
     fn of_pod(pod: &Value) -> Asked {
-        let part = |key: &str| {
-            let of = |list: &str| -> Vec<BTreeMap<String, i64>> {
-                let containers = tree::list(pod, &["spec", list]);
-                containers.iter().map(|c| amounts(tree::at(c, &["resources", key]))).collect()
-            };
-            let mut sum: BTreeMap<String, i64> = BTreeMap::new();
-            for (name, n) in of("containers").into_iter().flatten() {
-                let place = sum.entry(name).or_insert(0);
-                *place = place.saturating_add(n);
-            }
-            for (name, n) in of("initContainers").into_iter().flatten() {
-                let place = sum.entry(name).or_insert(0);
-                *place = n.max(*place);
-            }
-            let shown = |(name, n): (String, i64)| {
-                let text = quantity::format(&name, n);
-                (name, Value::String(text))
-            };
-            sum.into_iter().map(shown).collect()
-        };
-        Asked { requests: part("requests"), limits: part("limits") }
+        let spec = pod.get("spec").unwrap_or(&Value::Null);
+        let shown = |(name, n): (&str, i64)| (name.to_string(), quantity::format(name, n).into());
+        let part = |part: Part| amounts::stated(spec, part).into_iter().map(shown).collect();
+        Asked { requests: part(Part::Requests), limits: part(Part::Limits) }
     }
-}
-
-fn amounts(map: Option<&Value>) -> BTreeMap<String, i64> {
-    let entries = map.and_then(Value::as_object).into_iter().flatten();
-    entries.filter_map(|(name, v)| Some((name.clone(), quantity::parse(name, v.as_str()?).ok()?))).collect()
 }
 
 /// Refuses a new pod or claim that is outside the limits of its namespace.

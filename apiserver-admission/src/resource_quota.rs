@@ -6,6 +6,8 @@
 
 use fleet_apiserver_ground::store::{Event, Obj, Range, Refused, Store, Table, Write};
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::pods::amounts::{self, Part};
+use fleet_apiserver_kinds::qos;
 use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
@@ -276,27 +278,17 @@ fn stated<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
     tree::at(container, &["resources", part, unit(name)])
 }
 
-/// The request of a pod's containers: all that run together, or the largest of those that run before them.
+/// What the pod asks for in all.
 fn pod_amount(pod: &Value, name: &str) -> i64 {
-    let of = |container: &Value| stated(container, name).map_or(0, |v| amount(name, v));
-    let together = tree::list(pod, &["spec", "containers"]).iter().map(of).fold(0, i64::saturating_add);
-    let before = tree::list(pod, &["spec", "initContainers"]).iter().map(of).max().unwrap_or(0);
-    let over = tree::at(pod, &["spec", "overhead", unit(name)]).map_or(0, |v| amount(name, v));
-    together.max(before).saturating_add(over)
+    let part = if name.starts_with("limits.") { Part::Limits } else { Part::Requests };
+    pod.get("spec").map_or(0, |spec| amounts::of_pod(spec, part, unit(name)))
 }
 
 /// A quota with scopes counts the pods that are in all of them.
 fn in_scope(quota: &Obj, pod: &Value) -> bool {
     let ends = tree::at(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|v| !v.is_null());
     let class = tree::text(pod, &["spec", "priorityClassName"]);
-    let states = |c: &Value| {
-        let part = |key: &str| tree::at(c, &["resources", key]).and_then(Value::as_object);
-        [part("requests"), part("limits")]
-            .into_iter()
-            .flatten()
-            .any(|m| m.contains_key("cpu") || m.contains_key("memory"))
-    };
-    let best_effort = !tree::list(pod, &["spec", "containers"]).iter().any(states);
+    let best_effort = pod.get("spec").and_then(Value::as_object).is_none_or(|spec| qos(spec) == "BestEffort");
     let holds = |scope: &str, operator: &str, values: &[Value]| match scope {
         "Terminating" => ends,
         "NotTerminating" => !ends,
@@ -422,17 +414,20 @@ fn charge_more(
     Ok(writes)
 }
 
-/// A quota on an amount asks every container to state it.
+/// A quota on an amount asks every container to state it, unless the pod states something as a whole.
 fn unstated<'a>(
     r: &Resource,
     quota: &Obj,
     names: impl Iterator<Item = &'a String>,
     pod: &Value,
 ) -> ApiResult<()> {
-    let containers = tree::list(pod, &["spec", "containers"]);
+    if pod.get("spec").and_then(Value::as_object).is_some_and(amounts::is_whole) {
+        return Ok(());
+    }
+    let lists = ["containers", "initContainers"].map(|list| tree::list(pod, &["spec", list]));
     let mut missing: Map<String, Value> = Map::new();
     for name in names.filter(|n| matches!(unit(n), "cpu" | "memory") && !n.starts_with("count/")) {
-        for container in containers.iter().filter(|c| stated(c, name).is_none()) {
+        for container in lists.into_iter().flatten().filter(|c| stated(c, name).is_none()) {
             let list = missing.entry(name).or_insert_with(|| json!([]));
             if let Value::Array(list) = list {
                 list.push(tree::text(container, &["name"]).into());

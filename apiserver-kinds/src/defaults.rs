@@ -2,7 +2,7 @@
 //!
 //! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
 
-use super::{flow, registration};
+use super::{flow, pods::amounts, registration};
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::resource::Resource;
@@ -412,6 +412,9 @@ fn items<'a>(map: &'a mut Obj, key: &str) -> impl Iterator<Item = &'a mut Obj> {
 }
 
 fn pod_extra(value: &mut Value) {
+    if let Some(spec) = value.get_mut("spec") {
+        amounts::fill(spec);
+    }
     let spec = tree::child(value, "spec");
     default_to(spec, "enableServiceLinks", true);
     default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
@@ -425,15 +428,18 @@ fn pod_extra(value: &mut Value) {
     default_to(status, "qosClass", qos);
 }
 
-/// The class of service of a pod, by what its containers ask for.
+/// The class of service of a pod, by what it asks for as a whole, or else by what its containers do.
 pub fn qos(spec: &Obj) -> &'static str {
     let (mut any, mut all) = (false, true);
-    let lists = ["containers", "initContainers"];
-    let containers = lists.iter().filter_map(|k| spec.get(*k)).filter_map(Value::as_array).flatten();
-    for c in containers {
+    let lists = ["containers", "initContainers"].map(|k| spec.get(k).and_then(Value::as_array));
+    let askers: Vec<Option<&Value>> = match amounts::is_whole(spec) {
+        true => vec![spec.get("resources")],
+        false => lists.into_iter().flatten().flatten().map(|c| c.get("resources")).collect(),
+    };
+    for resources in askers {
         for r in ["cpu", "memory"] {
-            let limit = tree::at(c, &["resources", "limits", r]);
-            let request = tree::at(c, &["resources", "requests", r]);
+            let limit = resources.and_then(|all| tree::at(all, &["limits", r]));
+            let request = resources.and_then(|all| tree::at(all, &["requests", r]));
             any |= limit.is_some() || request.is_some();
             all &= limit.is_some() && (request.is_none() || request == limit);
         }

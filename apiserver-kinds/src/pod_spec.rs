@@ -4,10 +4,12 @@
 //! only Windows nodes read.
 
 use super::container::{self, Pod, ip};
+use super::pods::amounts;
 use super::{placing, volume};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;
+use fleet_resources::{pod::is_of_whole_pod, quantity};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -23,7 +25,7 @@ pub fn check(spec: &At) {
     let pod = Pod { volumes: &volumes, claims: &claims, host_network: spec.at("hostNetwork").is_true() };
     container::check_all(spec, &pod);
     container::resources(&spec.at("resources"));
-    whole_pod(&spec.at("resources"));
+    whole_pod(spec);
     own_users(spec);
     spec.at("restartPolicy").need_one_of(&["Always", "Never", "OnFailure"]);
     spec.at("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]);
@@ -57,13 +59,35 @@ pub fn check(spec: &At) {
     overhead.entries().for_each(|(_, amount)| amount.quantity());
 }
 
-/// What all containers of a pod share is cpu, memory and huge pages.
-fn whole_pod(resources: &At) {
+/// What all containers of a pod share is cpu, memory and huge pages. They request no more than the pod, and none has
+/// a higher limit.
+fn whole_pod(spec: &At) {
+    let resources = spec.at("resources");
+    let parse = |name: &str, value: &Value| quantity::parse(name, value.as_str()?).ok();
     for part in ["limits", "requests"] {
         for (name, amount) in resources.at(part).entries() {
-            if !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-") {
+            if !is_of_whole_pod(name) {
                 let why = "must be a supported resource for pod level resources: cpu, memory, hugepages-*";
                 amount.note(Cause::invalid(amount.path(), &Value::from(name), why));
+            }
+        }
+    }
+    let asked = amounts::of_containers(spec.value(), amounts::Part::Requests);
+    for (name, amount) in resources.at("requests").entries() {
+        let sum = asked.get(name);
+        if is_of_whole_pod(name) && parse(name, amount.value()).is_some_and(|n| n < sum) {
+            let sum = quantity::format(name, sum);
+            amount
+                .invalid(&format!("must be greater than or equal to aggregate container requests of {sum}"));
+        }
+    }
+    let limits = resources.at("limits");
+    for container in spec.at("containers").items() {
+        for (name, amount) in container.at("resources").at("limits").entries() {
+            let most = limits.value().get(name).unwrap_or(&Value::Null);
+            if parse(name, amount.value()) > parse(name, most) && !most.is_null() {
+                let most = most.as_str().unwrap_or_default();
+                amount.invalid(&format!("must be less than or equal to pod limits of {most}"));
             }
         }
     }

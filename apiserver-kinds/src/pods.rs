@@ -8,6 +8,7 @@ use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use serde_json::{Map, Value, json};
 
+pub mod amounts;
 mod resize;
 
 pub use resize::through;

@@ -2,7 +2,7 @@
 
 use fleet_agent_ground::lean::{LeanNode, LeanPodSpec};
 use fleet_placement::{Node, NodeSelectorTerm, PodShape, Taint, Toleration};
-use fleet_resources::{QuantityError, ResourceName, Resources, quantity};
+use fleet_resources::{PodSum, QuantityError, ResourceName, Resources, quantity};
 use serde_json::Value;
 
 use crate::devices;
@@ -30,33 +30,22 @@ fn required_terms(spec: &LeanPodSpec) -> Vec<NodeSelectorTerm> {
     terms.into_iter().flatten().map(|term| read(term).unwrap_or_default()).collect()
 }
 
-/// Kubernetes' rule: the sum over containers and sidecars, or the largest init container if that is more;
-/// pod-level requests take precedence; overhead is added.
 fn requests(spec: &LeanPodSpec) -> Result<Resources, QuantityError> {
-    let mut running = Resources::new();
+    let mut sum = PodSum::default();
     for container in &spec.containers {
-        running.add(&container.resources.requests()?);
+        sum.container(&container.resources.requests()?);
     }
-    let mut sidecars = Resources::new();
-    let mut starting = Resources::new();
     for container in &spec.init_containers {
         let requests = container.resources.requests()?;
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars.add(&requests);
-            starting.raise_to(&sidecars);
-        } else {
-            starting.raise_to(&sidecars.plus(&requests));
+        match container.restart_policy.as_deref() {
+            Some("Always") => sum.sidecar(&requests),
+            _ => sum.init(&requests),
         }
     }
-    running.add(&sidecars);
-    running.raise_to(&starting);
-    for (name, amount) in spec.resources.requests()?.iter() {
-        running.set(name.clone(), amount);
-    }
-    running.add(&spec.overhead.parse()?);
-    running.set(ResourceName::PODS, 0);
-    running.set(devices::VGPU_PERCENT, 0);
-    Ok(running)
+    let mut asked = sum.requests(&spec.resources.requests()?, &spec.overhead.parse()?);
+    asked.set(ResourceName::PODS, 0);
+    asked.set(devices::VGPU_PERCENT, 0);
+    Ok(asked)
 }
 
 /// The empty node; an invalid allocatable quantity counts as zero.

@@ -6,6 +6,7 @@
 
 pub mod constraints;
 mod name;
+pub mod pod;
 pub mod quantity;
 mod vector;
 
@@ -14,6 +15,7 @@ pub use constraints::{
     TolerationOperator,
 };
 pub use name::ResourceName;
+pub use pod::PodSum;
 pub use quantity::QuantityError;
 pub use vector::{Resources, Shortage};
 

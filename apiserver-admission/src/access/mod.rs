@@ -5,6 +5,7 @@
 
 pub mod accounts;
 pub mod auth;
+pub mod levels;
 pub mod node;
 pub mod pki;
 pub mod question;

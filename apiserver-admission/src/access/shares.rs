@@ -1,12 +1,12 @@
 //! Limits of each caller, so that nobody can block others.
 //!
 //! Inputs: the identity that a credential proves (whoever it impersonates), and its requests and connections. Service
-//! accounts of one namespace count as one caller. A
-//! half-sent body, and a request in flight, count against their caller's share first, and against the server's
-//! limits only when the share has room. Absent on purpose: priorities among requests. A restart loses all counts,
-//! and all connections with them.
+//! accounts of one namespace count as one caller. A half-sent body, its bytes, and a request in flight, count against
+//! their caller's share first, and against the server's limits only when the share has room. What requests compute is
+//! shared by callers in turn (`levels`). A restart loses all counts, and all connections with them.
 
-use axum::body::Body;
+use super::levels::{Level, Slot};
+use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use dashmap::DashMap;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
@@ -21,6 +21,10 @@ use tokio_util::sync::CancellationToken;
 const BODIES: usize = 600;
 /// Of those, one caller's.
 const BODIES_EACH: usize = 150;
+/// Most memory of all bodies from the network (KiB).
+const BODIES_KIB: usize = 512 << 10;
+/// Of that, one caller's: ten of the largest.
+const BODIES_KIB_EACH: usize = 32 << 10;
 /// Most requests from the network in flight, without watches.
 const TURNS: usize = 600;
 /// Of those, one caller's.
@@ -33,20 +37,34 @@ const TURN: Duration = Duration::from_secs(10);
 /// The limits of a server, and what each caller uses of them.
 pub struct Shares {
     bodies: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
     turns: Arc<Semaphore>,
+    /// Leases, administrators and controllers, so that no crowd of users ends them.
+    urgent: Arc<Level>,
+    common: Arc<Level>,
     callers: DashMap<String, Arc<Share>>,
 }
 
 struct Share {
     bodies: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
     turns: Arc<Semaphore>,
     connections: Arc<Semaphore>,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        let (bodies, turns) = (Arc::new(Semaphore::new(BODIES)), Arc::new(Semaphore::new(TURNS)));
-        Shares { bodies, turns, callers: DashMap::new() }
+        let semaphore = |n| Arc::new(Semaphore::new(n));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let level = || Arc::new(Level::of_cores(cores));
+        Shares {
+            bodies: semaphore(BODIES),
+            memory: semaphore(BODIES_KIB),
+            turns: semaphore(TURNS),
+            urgent: level(),
+            common: level(),
+            callers: DashMap::new(),
+        }
     }
 }
 
@@ -65,7 +83,8 @@ impl Shares {
         let make = || {
             let semaphore = |n| Arc::new(Semaphore::new(n));
             let (bodies, turns) = (semaphore(BODIES_EACH), semaphore(TURNS_EACH));
-            Arc::new(Share { bodies, turns, connections: semaphore(CONNECTIONS_EACH) })
+            let (memory, connections) = (semaphore(BODIES_KIB_EACH), semaphore(CONNECTIONS_EACH));
+            Arc::new(Share { bodies, memory, turns, connections })
         };
         self.callers.entry(payer(caller).to_string()).or_insert_with(make).clone()
     }
@@ -114,6 +133,14 @@ impl Gate {
             let (own, all) = (share.bodies.clone(), self.shares.bodies.clone());
             let turn = in_turn(async { [own.acquire_owned().await.ok(), all.acquire_owned().await.ok()] });
             self.held.extend(turn.await?.into_iter().flatten());
+            // Without a length it may be the largest.
+            let most = body.size_hint().upper().unwrap_or(u64::MAX).min(http_io::MAX_BODY as u64);
+            let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
+            let (own, all) = (share.memory.clone(), self.shares.memory.clone());
+            let room = in_turn(async {
+                [own.acquire_many_owned(kib).await.ok(), all.acquire_many_owned(kib).await.ok()]
+            });
+            self.held.extend(room.await?.into_iter().flatten());
         }
         http_io::read_body(body).await
     }
@@ -126,6 +153,32 @@ impl Gate {
             self.held.extend(turn.await?.into_iter().flatten());
         }
         Ok(())
+    }
+}
+
+/// Who waits for whom when requests compute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    Urgent,
+    Common,
+}
+
+impl Gate {
+    /// Runs the work of a request; what it computes is shared by callers in turn.
+    ///
+    /// # Errors
+    /// 429 if its turn does not come; nothing has been done then. Otherwise those of the work.
+    pub async fn run<T>(&self, urgency: Urgency, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+        if self.share.is_none() {
+            return work.await;
+        }
+        let level = match urgency {
+            Urgency::Urgent => &self.shares.urgent,
+            Urgency::Common => &self.shares.common,
+        };
+        let caller: Arc<str> = payer(&self.caller).into();
+        let slot: Slot = in_turn(level.slot(&caller)).await?;
+        level.run(&caller, slot, work).await
     }
 }
 
@@ -251,6 +304,60 @@ mod tests {
             "system:serviceaccount:kube-system:job-controller"
         );
         slow.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    /// Others wait for no body of a caller, and for one of its steps at most.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_caller_who_computes_leaves_a_core_to_others() {
+        let level = || Arc::new(Level::of_cores(3));
+        let shares = Arc::new(Shares { urgent: level(), common: level(), ..Shares::default() });
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let computing = (0..100).map(|_| {
+            let (shares, blocked) = (shares.clone(), blocked.clone());
+            tokio::spawn(async move {
+                let mut gate = Gate::network(&shares, "mallory");
+                gate.turn().await?;
+                // A step that takes as long as the test.
+                gate.run(Urgency::Common, async {
+                    let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    Ok(())
+                })
+                .await
+            })
+        });
+        let computing: Vec<_> = computing.collect();
+        for urgency in [Urgency::Common, Urgency::Urgent] {
+            let shares = shares.clone();
+            let other = tokio::spawn(async move {
+                let gate = Gate::network(&shares, "ann");
+                gate.run(urgency, async { Ok(7) }).await
+            });
+            assert_eq!(other.await.unwrap().unwrap(), 7);
+        }
+        drop(release);
+        for task in computing {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(shares.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_of_a_caller_wait_for_each_other() {
+        let shares = Arc::new(Shares::default());
+        let mut held = Vec::new();
+        let large = || Body::from(vec![b' '; http_io::MAX_BODY]);
+        for _ in 0..BODIES_KIB_EACH / (http_io::MAX_BODY >> 10) {
+            let mut gate = Gate::network(&shares, "mallory");
+            gate.body(large()).await.unwrap();
+            held.push(gate);
+        }
+        let mut further = Gate::network(&shares, "mallory");
+        assert_eq!(further.body(large()).await.unwrap_err().code(), 429);
+        Gate::network(&shares, "mallory").body(Body::from("{}")).await.unwrap();
+        Gate::network(&shares, "ann").body(large()).await.unwrap();
+        held.pop();
+        Gate::network(&shares, "mallory").body(large()).await.unwrap();
     }
 
     #[tokio::test]

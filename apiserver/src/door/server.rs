@@ -10,7 +10,7 @@ use crate::verbs::{action, connect, read, reviews, versions, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
 use fleet_apiserver_admission::access::rbac::Question;
-use fleet_apiserver_admission::access::shares::{Gate, Guest};
+use fleet_apiserver_admission::access::shares::{Gate, Guest, Urgency};
 use fleet_apiserver_admission::access::user::{Certified, Door, User};
 use fleet_apiserver_admission::call::{Call, Core};
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
@@ -176,7 +176,8 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
         }
         Route::Other => {
             gate.turn().await?;
-            other(&core, &user, &parts.method, path, &params, &parts.headers)
+            let work = async { other(&core, &user, &parts.method, path, &params, &parts.headers) };
+            gate.run(urgency(&user, false), work).await
         }
     };
     answered.map(|response| flow.mark(response))
@@ -263,9 +264,18 @@ fn question(target: &Target, params: &Params, verb: &str) -> Question {
     }
 }
 
+/// Leases, and who keeps the server going, do not wait behind users.
+fn urgency(user: &User, is_lease: bool) -> Urgency {
+    let keeps = |group: &String| group == "system:serviceaccounts:kube-system";
+    match is_lease || user.is_admin() || user.groups.iter().any(keeps) {
+        true => Urgency::Urgent,
+        false => Urgency::Common,
+    }
+}
+
 async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> ApiResult<Response<Body>> {
-    let item = !call.name.is_empty();
     check_subresource(call)?;
+    let urgency = urgency(&call.user, call.resource().is("coordination.k8s.io", "leases"));
     call.form = http_io::negotiate(&call.headers)?;
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
@@ -291,8 +301,12 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         }
         let body = gate.body(body).await?;
         gate.turn().await?;
-        let response = reviews::create(call, &body).await?;
-        return if packed { headers::as_protobuf(response).await } else { Ok(response) };
+        return gate
+            .run(urgency, async {
+                let response = reviews::create(call, &body).await?;
+                if packed { headers::as_protobuf(response).await } else { Ok(response) }
+            })
+            .await;
     }
     let body = match verb {
         "get" | "list" | "watch" => Bytes::new(),
@@ -302,6 +316,12 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if connect::is_one(&call.subresource) {
         return connect::connect(call).await;
     }
+    gate.run(urgency, perform(call, verb, &body, packed)).await
+}
+
+/// What a request does once it may; `packed`: the answer is wanted as protobuf.
+async fn perform(call: &mut Call, verb: &str, body: &Bytes, packed: bool) -> ApiResult<Response<Body>> {
+    let item = !call.name.is_empty();
     let converted = versions::differ(call.resource());
     let form = if converted { versions::plain(call) } else { call.form };
     let mut response = match verb {
@@ -311,12 +331,12 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
             return Ok(versions::follow(versions::copy(call), form, watch::watch(call).await?));
         }
         "watch" => return watch::watch(call).await,
-        "create" if item => action::action(call, &body).await?,
-        "create" => write::create(call, &body).await?,
-        "update" => write::update(call, &body).await?,
-        "patch" => write::patch(call, &body).await?,
-        "delete" => crate::verbs::delete::delete(call, &body).await?,
-        _ => crate::verbs::delete::collection(call, &body).await?,
+        "create" if item => action::action(call, body).await?,
+        "create" => write::create(call, body).await?,
+        "update" => write::update(call, body).await?,
+        "patch" => write::patch(call, body).await?,
+        "delete" => crate::verbs::delete::delete(call, body).await?,
+        _ => crate::verbs::delete::collection(call, body).await?,
     };
     if converted {
         response = versions::present(call, form, response).await?;

@@ -402,3 +402,60 @@ async fn the_older_paths_of_watches_take_the_same_parameters() {
     assert_eq!(events[0]["object"]["metadata"]["name"], "b");
     api.done().await;
 }
+
+/// What a pod asks for in all: sidecars run beside its containers, and amounts of the whole pod replace their sum.
+#[tokio::test]
+async fn sidecars_and_whole_pods_are_counted() {
+    let api = Api::new().await;
+    let (quotas, pods) = (api.core("resourcequotas"), api.core("pods"));
+    let hard = json!({"requests.cpu": "4", "limits.cpu": "100"});
+    api.post(&quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await.expect(201);
+    let cpu = |n: &str| json!({"requests": {"cpu": n}, "limits": {"cpu": n}});
+    let pod = |name: &str, sidecar: Option<&str>, whole: Value| {
+        let mut pod = pod(name);
+        pod["spec"]["containers"][0]["resources"] = cpu("2");
+        pod["spec"]["initContainers"] = sidecar.map_or(
+            Value::Null,
+            |n| json!([{"name": "s", "image": "i", "restartPolicy": "Always", "resources": cpu(n)}]),
+        );
+        pod["spec"]["resources"] = whole;
+        pod
+    };
+    let over =
+        |asked: &str| format!("exceeded quota: q, requested: requests.cpu={asked}, used: requests.cpu=0");
+    let fifty = json!({"limits": {"cpu": "50"}, "requests": {"cpu": "50"}});
+    for (refused, asked) in [
+        (pod("sidecar", Some("3"), Value::Null), "5"),
+        (pod("whole", None, fifty.clone()), "50"),
+        (pod("both", Some("1"), fifty), "50"),
+    ] {
+        let refused = api.post(&pods, refused).await.fails(403, "Forbidden");
+        assert!(refused.message().contains(&over(asked)), "{}", refused.text);
+    }
+    // Containers cannot ask for more than their pod.
+    let less = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
+    let refused = api.post(&pods, pod("less", None, less)).await.fails(422, "Invalid");
+    for says in [
+        "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 2",
+        "spec.containers[0].resources.limits[cpu]: Invalid value: \"2\": must be less than or equal to pod limits of 1",
+    ] {
+        assert!(refused.message().contains(says), "{}", refused.text);
+    }
+    let most = json!([{"type": "Pod", "max": {"cpu": "3"}}]);
+    let range = json!({"metadata": {"name": "l"}, "spec": {"limits": most}});
+    api.post(&api.core("limitranges"), range).await.expect(201);
+    let fits = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "4"}});
+    for (refused, found) in [(pod("sidecar", Some("2"), Value::Null), "4"), (pod("whole", None, fits), "4")] {
+        let refused = api.post(&pods, refused).await.fails(403, "Forbidden");
+        let says = format!("maximum cpu usage per Pod is 3, but limit is {found}");
+        assert!(refused.message().contains(&says), "{}", refused.text);
+    }
+    // A limit of the whole pod is no request where its containers request less.
+    let made =
+        api.post(&pods, pod("p", Some("500m"), json!({"limits": {"cpu": "3"}}))).await.expect(201).body;
+    assert_eq!(made["spec"]["resources"], json!({"limits": {"cpu": "3"}, "requests": {"cpu": "2500m"}}));
+    assert_eq!(made["status"]["qosClass"], "Burstable");
+    let used = |found: &crate::api::Answer| found.body["status"]["used"]["requests.cpu"] == "2500m";
+    api.until(&format!("{quotas}/q"), used).await;
+    api.done().await;
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
-use fleet_resources::{QuantityError, Resources, quantity};
+use fleet_resources::{PodSum, QuantityError, Resources, quantity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -242,9 +242,8 @@ fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, W
     })
 }
 
-/// The request of one pod of a template; the pod itself is not counted. As Kubernetes counts: the larger of what
-/// runs together (containers and sidecars) and what each init container needs beside the sidecars started before
-/// it; then the pod's overhead. Limits count where requests are absent.
+/// The request of one pod of a template, as Kubernetes counts ([`PodSum`]); the pod itself is not counted. Limits
+/// count where requests are absent.
 ///
 /// # Errors
 /// An invalid quantity; its path starts at `template`.
@@ -270,23 +269,18 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
             allowed: "none, because no quota counts claims; use requests of resources",
         });
     }
-    let mut running = Resources::new();
+    let mut sum = PodSum::default();
     for (i, container) in list(spec, "containers").iter().enumerate() {
-        running.add(&container_requests(container, || at("containers", i))?);
+        sum.container(&container_requests(container, || at("containers", i))?);
     }
-    let mut sidecars = Resources::new();
-    let mut starting = Resources::new();
     for (i, container) in list(spec, "initContainers").iter().enumerate() {
         let requests = container_requests(container, || at("initContainers", i))?;
-        if container["restartPolicy"] == "Always" {
-            sidecars.add(&requests);
-            starting.raise_to(&sidecars);
-        } else {
-            starting.raise_to(&sidecars.plus(&requests));
+        match container["restartPolicy"] == "Always" {
+            true => sum.sidecar(&requests),
+            false => sum.init(&requests),
         }
     }
-    let mut pod = running.plus(&sidecars);
-    pod.raise_to(&starting);
+    let mut pod = sum.of_containers();
     // The pod-level request may exceed the sum of its containers (Kubernetes 1.34), and is never less; without one,
     // the pod-level limits count. A member that does not know the field uses the containers' sum.
     let mut of_pod = amounts(&spec["resources"]["limits"], || format!("{path}.spec.resources.limits"))?;
