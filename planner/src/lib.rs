@@ -18,6 +18,7 @@ mod room;
 mod settings;
 #[cfg(test)]
 mod tests;
+pub mod unqueued;
 mod verdicts;
 pub mod verify;
 mod view;
