@@ -3,6 +3,8 @@
 //! Field names and defaults follow Karmada's policy API with the additions of the ACK One fleet
 //! (`customSchedulingType`, `suspension.scheduling`) and of Fleet (`failover.cluster.fencing`).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
 #[cfg(feature = "schemas")]
@@ -457,4 +459,31 @@ pub struct StatePreservation {
 pub struct StatePreservationRule {
     pub alias_label_name: String,
     pub json_path: String,
+}
+
+impl PropagationSpec {
+    /// Every cluster that the spec names, with the field.
+    pub fn named_clusters(&self) -> BTreeSet<(String, String)> {
+        let mut named = BTreeSet::new();
+        let Some(placement) = &self.placement else { return named };
+        let mut add = |at: &str, affinity: &ClusterAffinity| {
+            for (field, names) in [("clusterNames", &affinity.cluster_names), ("exclude", &affinity.exclude)]
+            {
+                named.extend(names.iter().map(|name| (format!("spec.placement.{at}.{field}"), name.clone())));
+            }
+        };
+        if let Some(affinity) = &placement.cluster_affinity {
+            add("clusterAffinity", affinity);
+        }
+        for (i, term) in placement.cluster_affinities.iter().enumerate() {
+            add(&format!("clusterAffinities[{i}]"), &term.affinity);
+        }
+        let scheduling = placement.replica_scheduling.as_ref();
+        let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
+        for (i, weight) in weights.iter().flat_map(|weights| &weights.static_weight_list).enumerate() {
+            let at = format!("replicaScheduling.weightPreference.staticWeightList[{i}].targetCluster");
+            add(&at, &weight.target_cluster);
+        }
+        named
+    }
 }

@@ -157,32 +157,6 @@ pub fn counted(
     Ok(found)
 }
 
-/// Whether the requests are within those that were counted.
-///
-/// # Errors
-/// The first component that requests more, as a sentence.
-pub fn within(asked: &[Component], counted: &[Component]) -> Result<(), String> {
-    for component in asked.iter().filter(|component| component.replicas > 0) {
-        let name = &component.name;
-        let Some(known) = counted.iter().find(|known| known.name == *name) else {
-            return Err(format!("component {name}: found {} replicas; counted: none", component.replicas));
-        };
-        if component.replicas > known.replicas {
-            let (found, counted) = (component.replicas, known.replicas);
-            return Err(format!("component {name}: found {found} replicas; counted: {counted}"));
-        }
-        let amounts = |component: &Component| convert::resources(&component.request).unwrap_or_default();
-        let (asked, counted) = (amounts(component), amounts(known));
-        if let Some((resource, amount)) =
-            asked.iter().find(|(name, amount)| *amount > counted.get(name.as_str()))
-        {
-            let counted = counted.get(resource.as_str());
-            return Err(format!("component {name}: found {amount} {resource} per pod; counted: {counted}"));
-        }
-    }
-    Ok(())
-}
-
 /// Reads and writes YAML embedded in fields.
 struct Yaml;
 

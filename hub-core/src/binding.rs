@@ -77,10 +77,7 @@ impl BindingEntry {
 
     /// Whether all pods go to one cluster, all or nothing. True for jobs, unless the policy duplicates them.
     pub fn is_gang(&self) -> bool {
-        let copied = self.placement.replica_scheduling.as_ref().is_some_and(|scheduling| {
-            scheduling.replica_scheduling_type == ReplicaSchedulingType::Duplicated
-        });
-        self.placement.is_gang() || (self.workload.is_job() && !copied)
+        is_gang(self.workload, &self.placement)
     }
 
     pub fn is_bound(&self) -> bool {
@@ -156,6 +153,15 @@ impl BindingEntry {
     pub fn created_s(&self) -> i64 {
         self.object.creation_timestamp().map_or(0, |time| time.0.as_second())
     }
+}
+
+/// See [`BindingEntry::is_gang`].
+pub(crate) fn is_gang(workload: WorkloadKind, placement: &Placement) -> bool {
+    let copied = placement
+        .replica_scheduling
+        .as_ref()
+        .is_some_and(|scheduling| scheduling.replica_scheduling_type == ReplicaSchedulingType::Duplicated);
+    placement.is_gang() || (workload.is_job() && !copied)
 }
 
 /// First characters of a uid, enough to distinguish two objects of the same name.

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 
 use crate::{
     asked,
-    binding::{API_VERSION, BindingEntry},
+    binding::{API_VERSION, BindingEntry, is_gang},
     governor::governor,
     kinds::KindRef,
+    planner::unqueued::must_queue,
     priority, unclaimed,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -104,11 +105,7 @@ fn desired_spec(
         network_topology: network_topology(kind, &object.value),
         placement: spec.placement.clone(),
         failover: spec.failover.clone(),
-        suspension: spec.suspension.clone().map(|asked| Suspension {
-            // The scheduler sets `false` for a job that has left its queue.
-            scheduling: asked.scheduling.filter(|suspended| *suspended),
-            ..asked
-        }),
+        suspension: suspension(world, kind, key, object, spec),
         conflict_resolution: spec.conflict_resolution,
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
         pod_scheduling: spec.pod_scheduling,
@@ -124,6 +121,23 @@ fn desired_spec(
         queue: None,
     };
     serde_json::to_value(desired).unwrap_or_default()
+}
+
+/// As the policy asks, or the quota tree. The scheduler sets `scheduling: false` for a job that has left its queue.
+fn suspension(
+    world: &World,
+    kind: &KindRef,
+    key: &Key,
+    object: &Object,
+    spec: &PropagationSpec,
+) -> Option<Suspension> {
+    let asked = |suspension: &Suspension| suspension.scheduling.filter(|suspended| *suspended);
+    let scheduling = spec.suspension.as_ref().and_then(asked).or_else(|| {
+        let must = must_queue(world.quota_tree.as_deref(), &object.labels, &key.0);
+        (must && is_gang(kind.workload(), &placement_of(spec))).then_some(true)
+    });
+    let known = spec.suspension.clone().or_else(|| scheduling.map(|_| Suspension::default()));
+    known.map(|known| Suspension { scheduling, ..known })
 }
 
 /// Volcano Jobs can set it; other kinds have none.

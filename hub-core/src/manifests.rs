@@ -19,6 +19,7 @@ use crate::{
     kinds::{self, KindRef},
     planner::Waiting,
     sent::SentWork,
+    unqueued,
     world::{Key, Object, World},
 };
 
@@ -89,6 +90,9 @@ pub fn build(
         state_preservation::hand_over(entry.workload, &mut governed, states);
     }
     let mut governed = asked::written(world, entry.namespace(), governed, cluster)?;
+    if let Some(why) = unqueued::barred(world, entry, object, &governed) {
+        return Err(why);
+    }
     let mut pending = Vec::new();
     if entry.is_gang() {
         let running =
@@ -99,8 +103,11 @@ pub fn build(
             pending = workload::keep_run(entry.workload, running, &mut governed);
             keep_quota_labels(running, &mut governed);
         }
-        asked::within(&asked::of_manifest(&entry.kind, &governed)?, &entry.object.spec.components)
-            .map_err(|message| Waiting::new(Reason::Edited, message))?;
+        fleet_api::convert::within(
+            &asked::of_manifest(&entry.kind, &governed)?,
+            &entry.object.spec.components,
+        )
+        .map_err(|message| Waiting::new(Reason::Edited, message))?;
     }
     let depends = entry.object.spec.propagate_deps == Some(true);
     let needed = if depends { workload::dependencies(entry.workload, &governed) } else { Default::default() };
@@ -195,29 +202,9 @@ pub fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
         && work.metadata.deletion_timestamp.is_none()
 }
 
-/// Why the manifests do not fit into one Work, naming the largest, or the one that is nested too deeply.
 fn too_large(manifests: &[Value]) -> Option<Waiting> {
-    for manifest in manifests {
-        if let Err(found) = nesting::check(manifest) {
-            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-            let kind = manifest["kind"].as_str().unwrap_or_default();
-            return Some(Waiting::new(Reason::WorkloadTooLarge, format!("{kind} {name}: {found}")));
-        }
-    }
-    let sizes: Vec<usize> = manifests.iter().map(nesting::bytes).collect();
-    let sum: usize = sizes.iter().sum();
-    if sum <= asked::WORK_BYTES_MAX {
-        return None;
-    }
-    let (at, largest) = sizes.iter().enumerate().max_by_key(|(_, size)| **size)?;
-    let name = manifests[at]["metadata"]["name"].as_str().unwrap_or_default();
-    let kind = manifests[at]["kind"].as_str().unwrap_or_default();
-    let message = format!(
-        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {kind} {name} with {largest}; allowed: {} in total",
-        manifests.len() - 1,
-        asked::WORK_BYTES_MAX
-    );
-    Some(Waiting::new(Reason::WorkloadTooLarge, message))
+    nesting::too_large(manifests, asked::WORK_BYTES_MAX)
+        .map(|why| Waiting::new(Reason::WorkloadTooLarge, why))
 }
 
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
@@ -229,6 +216,9 @@ pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     }
     if let Err(message) = priority::check(&world.priority_classes, entry.namespace(), &object.value) {
         return Some(Waiting::new(Reason::InvalidWorkload, message));
+    }
+    if let Some(why) = unqueued::barred(world, entry, object, &object.value) {
+        return Some(why);
     }
     // Pods start without an optional one.
     let mut needed = named(world, entry, object).filter(|(_, optional)| !optional);

@@ -130,13 +130,22 @@ impl Scheduler {
         now: Timestamp,
     ) {
         self.planner.set_tree_trouble(trouble);
+        let before = std::mem::replace(&mut world.quota_tree, tree.clone());
+        let requires = |tree: &QuotaTree| tree.ids().any(|id| tree.node(id).requires_queue);
+        let may_change = before.iter().chain(&tree).any(|tree| requires(tree));
         self.planner.set_tree(tree, now.as_millisecond());
         world.leaves.clear();
+        if may_change {
+            world.mark_all_objects();
+        }
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
-            // A leaf may name the virtual cluster of its jobs.
-            if self.planner.cells().is_some() {
+            // A leaf may name the virtual cluster of its jobs, and may require that they queue.
+            if may_change || self.planner.cells().is_some() {
                 self.look(world, intents, &key, now);
+            }
+            if may_change {
+                world.mark(Dirty::Binding(key.clone()));
             }
             self.note_leaf(world, &key);
         }
@@ -211,6 +220,10 @@ impl Scheduler {
         else {
             return Vec::new();
         };
+        // Its binding is about to say that it queues.
+        if !entry.is_suspended() && unqueued::must_queue(world, entry) {
+            return Vec::new();
+        }
         let over_quota = self.is_over_quota(key, entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {
@@ -300,7 +313,15 @@ impl Scheduler {
     pub fn spread(&mut self, world: &mut World, key: &Key, now: Timestamp) -> Option<Write> {
         self.count(world, now);
         let entry = world.bindings.get(key).filter(|entry| !entry.is_gang())?;
-        world.bound_object(entry).filter(|object| !object.deleting)?;
+        let object = world.bound_object(entry).filter(|object| !object.deleting)?;
+        // What is placed stays as it was sent, while its clusters stay.
+        if !entry.is_bound()
+            && let Some(waiting) = unqueued::barred(world, entry, object, &object.value)
+        {
+            self.tell(key, waiting);
+            world.schedule |= !self.plain_told.is_empty();
+            return None;
+        }
         // A job that was sent is not sent again when the set of clusters changes.
         if entry.is_finished() || (entry.workload.is_job() && entry.is_bound()) {
             return None;

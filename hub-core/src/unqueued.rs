@@ -4,11 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use fleet_policies::workload::WorkloadKind;
 use fleet_quota::{Ledger, NodeId};
 use fleet_resources::Resources;
+use serde_json::Value;
 
 use crate::{
     binding::BindingEntry,
+    planner::{Waiting, unqueued as planned},
     schedule::job_id,
     world::{Object, World},
 };
@@ -23,6 +26,22 @@ pub struct Unqueued {
 /// Whether the job never waits in a queue: its policy does not set `suspension.scheduling`.
 pub fn is_unqueued(entry: &BindingEntry) -> bool {
     entry.object.spec.suspension.as_ref().is_none_or(|suspension| suspension.scheduling.is_none())
+}
+
+/// Whether the quota tree makes the job wait in its queue, whatever its policy says.
+pub fn must_queue(world: &World, entry: &BindingEntry) -> bool {
+    let object = world.bound_object(entry).filter(|_| entry.is_gang());
+    object.is_some_and(|object| {
+        planned::must_queue(world.quota_tree.as_deref(), &object.labels, entry.namespace())
+    })
+}
+
+/// Why the quota tree does not let `manifest` be sent, if what it requests is not admitted by a queue.
+pub fn barred(world: &World, entry: &BindingEntry, object: &Object, manifest: &Value) -> Option<Waiting> {
+    // What such a kind requests is not counted, even if its policy makes a gang of it.
+    let is_counted = entry.is_gang() && entry.workload != WorkloadKind::Other;
+    let tree = world.quota_tree.as_deref().filter(|_| !is_counted);
+    planned::barred(tree, &object.labels, entry.namespace(), manifest, entry.workload.is_job())
 }
 
 /// Whether quota may take the job's places for another. A job without a queue is placed again at once, so nothing would be

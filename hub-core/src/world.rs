@@ -22,6 +22,7 @@ use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::Level;
 use fleet_policies::policy_index::PolicyIndex;
 use fleet_policies::priority::Classes;
+use fleet_quota::QuotaTree;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 
@@ -74,6 +75,8 @@ pub struct World {
     /// Reservations and works by (namespace, name) of their binding.
     reservations_of: BTreeMap<Key, BTreeSet<Key>>,
     works_of: BTreeMap<Key, BTreeSet<Key>>,
+    /// The quota tree in force.
+    pub quota_tree: Option<Arc<QuotaTree>>,
     /// Full path of the quota leaf of each queued binding.
     pub leaves: BTreeMap<Key, String>,
     /// Clusters whose free capacity must be recomputed.

@@ -19,6 +19,7 @@ mod settings;
 mod silence;
 #[cfg(test)]
 mod tests;
+pub mod unqueued;
 mod verdicts;
 pub mod verify;
 mod view;

@@ -89,6 +89,26 @@ pub fn bytes(value: &Value) -> usize {
     count.0
 }
 
+/// Why the manifests of an object and of what it depends on do not fit into one Work of so many bytes, naming the largest,
+/// or the one that is nested too deeply.
+pub fn too_large(manifests: &[Value], most: usize) -> Option<String> {
+    let named = |manifest: &Value| {
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        format!("{} {name}", manifest["kind"].as_str().unwrap_or_default())
+    };
+    if let Some((manifest, found)) = manifests.iter().find_map(|one| Some((one, check(one).err()?))) {
+        return Some(format!("{}: {found}", named(manifest)));
+    }
+    let sizes: Vec<usize> = manifests.iter().map(bytes).collect();
+    let sum: usize = sizes.iter().sum();
+    let (at, largest) = sizes.iter().enumerate().max_by_key(|(_, size)| **size).filter(|_| sum > most)?;
+    Some(format!(
+        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {} with {largest}; allowed: {most} in total",
+        manifests.len() - 1,
+        named(&manifests[at])
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -106,7 +106,7 @@ pub fn check(level: Level, object: &Value) -> Result<(), String> {
 
 /// Calls `see` with the path and the spec of everything that has containers, wherever it is: an unknown kind must
 /// not be a way around the check.
-fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {
+pub(crate) fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {
     let length = path.len();
     match value {
         Value::Object(fields) => {

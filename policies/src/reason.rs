@@ -52,7 +52,7 @@ reasons! {
     MaxJobs: "The job's quota already runs as many jobs as it may.",
     InsufficientMin: "A job that must not be preempted does not fit inside the min of its quota.",
     NotInQuotaTree: "Neither label nor namespace of the job names a leaf of the quota tree.",
-    NotAdmittedToQueue: "The leaf of the quota tree that the job's label names admits no jobs of its namespace.",
+    NotAdmittedToQueue: "The leaf of the quota tree that the job's label names admits no jobs of its namespace, or its own leaf admits only what queues.",
     NotAdmittedToVirtualCluster: "The job's virtual cluster admits no jobs of its namespace, or none of its class.",
     ExceedsEveryCluster: "No cluster could hold the job, even if it were empty.",
     NoClusterFits: "No cluster that the policy allows can hold the whole job now.",

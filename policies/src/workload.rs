@@ -21,7 +21,7 @@ pub use between::between_runs;
 pub use check::check;
 pub use components::{
     Component, PodRequirements, WorkloadError, completions, components, most, pod_templates,
-    template_requests, total,
+    requests_of_any_pods, template_requests, total,
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};

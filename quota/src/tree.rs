@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use fleet_resources::{ResourceName, Resources};
 
 use crate::spec::NodeSpec;
-pub use attributes::known_attributes;
 pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
+pub use attributes::{REQUIRE_QUEUE, known_attributes};
 
 pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 
@@ -140,6 +140,28 @@ impl QuotaTree {
         }
         self.leaf_of_namespace(namespace)
             .ok_or_else(|| LeafError::UnknownNamespace { namespace: namespace.to_owned() })
+    }
+
+    /// The nodes whose `fleet.dev/require-queue` holds for an object: its leaf and the leaf of its namespace, so that no
+    /// label leads out of one; or the root, if it belongs to no leaf.
+    pub fn requiring_queue(
+        &self,
+        labels: &BTreeMap<String, String>,
+        namespace: &str,
+    ) -> impl Iterator<Item = &TreeNode> {
+        let own = self.leaf_for(labels, namespace).ok();
+        let home = self.leaf_of_namespace(namespace).filter(|home| own != Some(*home));
+        let nowhere = (own.is_none() && home.is_none()).then_some(NodeId::ROOT);
+        let nodes = [own, home, nowhere].into_iter().flatten();
+        nodes.map(|id| self.node(id)).filter(|node| node.requires_queue)
+    }
+
+    /// The first of the requested resources that has a max at the node or above it.
+    pub fn first_bounded<'r>(&self, node: &TreeNode, request: &'r Resources) -> Option<&'r ResourceName> {
+        let id = self.find(&node.path)?;
+        let asked = request.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name);
+        let is_bounded = |r| self.lendable_at(id, r) < i64::MAX;
+        asked.into_iter().find(|name| self.resource_index(name.as_str()).is_some_and(is_bounded))
     }
 
     pub(crate) fn resource_index(&self, name: &str) -> Option<usize> {

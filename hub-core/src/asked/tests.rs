@@ -1,3 +1,5 @@
+use fleet_api::convert::within;
+
 use super::*;
 
 fn component(name: &str, replicas: i64, cpu: &str) -> Component {

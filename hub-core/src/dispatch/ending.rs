@@ -24,6 +24,7 @@ use crate::{
     options::Options,
     sent::SentWork,
     status::{cut, rfc3339},
+    unqueued,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -152,7 +153,8 @@ pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp)
 /// Clears the target by compare-and-swap; the epoch stays, and the next bind raises it.
 fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
     let mut spec = json!({"clusters": null, "cells": null, "queue": null});
-    if entry.has_left_queue() || world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
+    let queued = world.units.contains_key(&(key.0.clone(), entry.unit_name()));
+    if entry.has_left_queue() || queued || unqueued::must_queue(world, entry) {
         spec["suspension"] = json!({"scheduling": true});
     }
     let patch = json!({"metadata": {"resourceVersion": entry.object.resource_version()}, "spec": spec});

@@ -1,8 +1,5 @@
 //! Kinds, clusters and objects that a valid policy names and that do not exist.
 
-use std::collections::BTreeSet;
-
-use fleet_api::policy::{ClusterAffinity, PropagationSpec};
 use fleet_policies::{
     choice::{PolicyRule, PolicyScope, is_skipped_namespace},
     reason::Reason,
@@ -36,7 +33,7 @@ pub(super) fn lacking(
         }
     }
     let joined: Vec<&str> = world.clusters.keys().map(String::as_str).collect();
-    for (field, name) in named_clusters(&entry.spec) {
+    for (field, name) in entry.spec.named_clusters() {
         if !world.clusters.contains_key(&name) {
             let allowed = if joined.is_empty() { "none has joined".to_string() } else { joined.join(", ") };
             found.push((Reason::UnknownCluster, format!("{field}: found {name}; allowed: {allowed}")));
@@ -52,30 +49,6 @@ pub(super) fn lacking(
     let first = found.first()?.0;
     let sentences: Vec<String> = found.into_iter().map(|(_, sentence)| sentence).collect();
     Some((first, sentences.join("; ")))
-}
-
-/// Every cluster that the spec names, with the field.
-fn named_clusters(spec: &PropagationSpec) -> BTreeSet<(String, String)> {
-    let mut named = BTreeSet::new();
-    let Some(placement) = &spec.placement else { return named };
-    let mut add = |at: &str, affinity: &ClusterAffinity| {
-        for (field, names) in [("clusterNames", &affinity.cluster_names), ("exclude", &affinity.exclude)] {
-            named.extend(names.iter().map(|name| (format!("spec.placement.{at}.{field}"), name.clone())));
-        }
-    };
-    if let Some(affinity) = &placement.cluster_affinity {
-        add("clusterAffinity", affinity);
-    }
-    for (i, term) in placement.cluster_affinities.iter().enumerate() {
-        add(&format!("clusterAffinities[{i}]"), &term.affinity);
-    }
-    let scheduling = placement.replica_scheduling.as_ref();
-    let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
-    for (i, weight) in weights.iter().flat_map(|weights| &weights.static_weight_list).enumerate() {
-        let at = format!("replicaScheduling.weightPreference.staticWeightList[{i}].targetCluster");
-        add(&at, &weight.target_cluster);
-    }
-    named
 }
 
 /// Whether none of the known objects is selected. A kind that is not listed yet may have one.

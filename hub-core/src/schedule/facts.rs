@@ -24,7 +24,7 @@ pub(super) fn components_in(
         return Ok(counted.clone());
     }
     let components = asked::in_cluster(world, &entry.kind, entry.namespace(), object, cluster)?;
-    match asked::within(&components, counted) {
+    match fleet_api::convert::within(&components, counted) {
         Ok(()) => Ok(components),
         Err(message) => Err(Waiting::new(Reason::Edited, message)),
     }

@@ -110,6 +110,11 @@ impl Scheduler {
             found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return found;
         }
+        if !entry.is_suspended() && unqueued::must_queue(world, entry) {
+            let message = "the quota tree requires that it queues; it is being put into its queue";
+            found.blocked = Some(Waiting::new(Reason::Queuing, message));
+            return found;
+        }
         match dispatch::older_runs(world, intents, key, entry, now) {
             Err(message) => found.blocked = Some(Waiting::new(Reason::Backoff, message)),
             Ok(taken) => {
@@ -136,7 +141,8 @@ impl Scheduler {
                     parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part));
                 for cluster in world.clusters.keys().filter(|_| is_overridden) {
                     let asked = self.verdicts.of(world, entry, &parts, cluster).and_then(|asked| {
-                        asked::within(&asked, counted).map_err(|why| Waiting::new(Reason::Edited, why))
+                        fleet_api::convert::within(&asked, counted)
+                            .map_err(|why| Waiting::new(Reason::Edited, why))
                     });
                     found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
                 }

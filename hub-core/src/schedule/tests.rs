@@ -12,6 +12,7 @@ use crate::{
 mod cells;
 mod followers;
 mod left_behind;
+mod require_queue;
 
 const API: &str = crate::binding::API_VERSION;
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
 use fleet_resources::{PodSum, QuantityError, Resources, quantity};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{WorkloadKind, limits::bounded, replica_specs_field};
+use crate::pod_security;
 
 /// A number of equal pods of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,6 +250,24 @@ fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, W
 /// An invalid quantity; its path starts at `template`.
 pub fn template_requests(template: &Value) -> Result<Resources, WorkloadError> {
     requests_at(template, "")
+}
+
+/// What the pods of an object of any kind request, one of each template: an unknown kind is no way around a quota.
+///
+/// # Errors
+/// An invalid quantity.
+pub fn requests_of_any_pods(object: &Value) -> Result<Resources, WorkloadError> {
+    let mut sum = Ok(Resources::new());
+    pod_security::visit(object, &mut String::new(), &mut |path, found| {
+        // A template is shown before its spec.
+        if let (Ok(known), true) = (&mut sum, found["containers"].is_array()) {
+            match requests_at(&json!({"spec": found}), path.strip_suffix(".template.spec").unwrap_or("")) {
+                Ok(requests) => known.add(&requests),
+                Err(error) => sum = Err(error),
+            }
+        }
+    });
+    sum
 }
 
 fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError> {

@@ -56,6 +56,14 @@ fn attributes_that_do_not_count_are_told() {
     check("root/a", "fleet.dev/share-preemption", "FairShare", &["on the root; it is ignored"]);
     check("root/a/b", "fleet.dev/weight", "0.5", &[]);
     check("root/a/b", "fleet.dev/weight", "-3", &["found -3", "a number of 0 or more; 1 is used"]);
+    check("root", "fleet.dev/require-queue", "true", &[]);
+    check("root/a", "fleet.dev/require-queue", "false", &[]);
+    check(
+        "root/a/b",
+        "fleet.dev/require-queue",
+        "True",
+        &["found True", "allowed: true, false; that of the"],
+    );
     check("root/a/b", "fleet.dev/reclaim", "Never", &[]);
     check("root/a/b", "fleet.dev/reclaim", "always", &["allowed: Any, LowerPriority, Never"]);
     check("root/a", "fleet.dev/reclaim", "Never", &["on leaves"]);
@@ -305,4 +313,57 @@ fn queue_names() {
     assert_eq!(queue_prefix("root/Team_A"), "root-team-a-");
     let long = queue_prefix(&format!("root/{}", "x".repeat(80)));
     assert_eq!((long.len(), long.ends_with("xxx-")), (58, true));
+}
+
+/// A node that does not say whether its jobs must queue does as the one above; no label leads out of a leaf that says so.
+#[test]
+fn a_queue_is_required_below_a_node_that_requires_it_and_of_its_namespaces() {
+    let node = |name: &str, requires: &str, children: Vec<NodeSpec>| NodeSpec {
+        name: name.into(),
+        namespaces: if children.is_empty() { vec![format!("ns-{name}")] } else { Vec::new() },
+        max: if name == "a" { [("gpu".into(), "4".into())].into() } else { BTreeMap::new() },
+        attributes: match requires {
+            "" => BTreeMap::new(),
+            value => [(crate::REQUIRE_QUEUE.into(), value.into())].into(),
+        },
+        children,
+        ..NodeSpec::default()
+    };
+    let tree = |root: &str| {
+        let group = node("group", "true", vec![node("a", "", vec![]), node("wrong", "yes", vec![])]);
+        let root = node("root", root, vec![group, node("open", "false", vec![]), node("free", "", vec![])]);
+        QuotaTree::build(&root).unwrap().0
+    };
+    let asks = |tree: &QuotaTree, label: &str, namespace: &str| {
+        let labels = [(QUOTA_LABELS[0].to_string(), label.to_string())].into();
+        let nodes: Vec<String> =
+            tree.requiring_queue(&labels, namespace).map(|node| node.name.clone()).collect();
+        nodes.join(" ")
+    };
+    for (label, namespace, open, closed) in [
+        ("", "ns-a", "a", "a"),
+        ("", "ns-wrong", "wrong", "wrong"),
+        ("", "ns-open", "", ""),
+        ("", "ns-free", "", "free"),
+        ("", "nowhere", "", "root"),
+        ("open", "nowhere", "", ""),
+        ("a", "ns-open", "a", "a"),
+        ("open", "ns-a", "a", "a"),
+        ("no-such-leaf", "ns-a", "a", "a"),
+        ("group", "ns-a", "a", "a"),
+        ("a", "ns-wrong", "a wrong", "a wrong"),
+        ("no-such-leaf", "nowhere", "", "root"),
+    ] {
+        assert_eq!(asks(&tree(""), label, namespace), open, "{label} {namespace}");
+        assert_eq!(asks(&tree("true"), label, namespace), closed, "{label} {namespace}");
+    }
+    let tree = tree("");
+    let bounded = |leaf: &str, resource: &str, amount: i64| {
+        let mut asked = Resources::new();
+        asked.set(resource, amount);
+        tree.first_bounded(tree.node(tree.find(leaf).unwrap()), &asked).is_some()
+    };
+    assert!(bounded("root/group/a", "gpu", 1));
+    assert!(!bounded("root/group/a", "gpu", 0) && !bounded("root/group/a", "cpu", 1));
+    assert!(!bounded("root/group/wrong", "gpu", 1));
 }

@@ -30,6 +30,9 @@ pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
 
+/// Nothing that the tree counts runs here without having waited in the queue; nodes below have it too.
+pub const REQUIRE_QUEUE: &str = "fleet.dev/require-queue";
+
 /// On a leaf: the virtual cluster whose cells its jobs take.
 const VIRTUAL_CLUSTER: &str = "fleet.dev/virtual-cluster";
 
@@ -70,6 +73,7 @@ const ATTRIBUTES: &[(&str, On, Values, &str)] = &[
     (MIN_RUNTIME, On::Leaf, Values::Duration, "none is used"),
     (SUBMITTER_NAMESPACES, On::Any, Values::List, ""),
     (SUBMITTERS, On::Any, Values::List, ""),
+    (REQUIRE_QUEUE, On::Any, Values::Words(&["true", "false"]), "that of the node above is used"),
     (MAX_LOSS, On::Root, Values::Number, "there is no limit"),
     (VIRTUAL_CLUSTER, On::Leaf, Values::Name, "its jobs take no cells"),
     (RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::attributes::{LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, WEIGHT};
+use super::attributes::{LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, REQUIRE_QUEUE, WEIGHT};
 use super::model::{
     JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
 };
@@ -129,6 +129,11 @@ impl Builder {
         let max_bypass_ms = duration(spec, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
         let max_claim_ms = duration(spec, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
         let min_runtime_ms = duration(spec, MIN_RUNTIME, 0);
+        let requires_queue = match spec.attributes.get(REQUIRE_QUEUE).map(String::as_str) {
+            Some("true") => true,
+            Some("false") => false,
+            _ => parent.is_some_and(|parent| self.nodes[parent.index()].requires_queue),
+        };
         if parent.is_none() {
             self.max_loss_milli = max_loss(spec);
         }
@@ -154,6 +159,7 @@ impl Builder {
             max_bypass_ms,
             max_claim_ms,
             min_runtime_ms,
+            requires_queue,
             draining: false,
         });
         id

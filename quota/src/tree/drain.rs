@@ -59,6 +59,7 @@ impl QuotaTree {
             max_bypass_ms: above.max_bypass_ms,
             max_claim_ms: above.max_claim_ms,
             min_runtime_ms: 0,
+            requires_queue: above.requires_queue,
             draining: true,
         });
         id

@@ -59,6 +59,8 @@ pub struct TreeNode {
     /// Attribute `fleet.dev/min-runtime`: how long a job of this leaf runs before it may be preempted by priority
     /// or by share.
     pub min_runtime_ms: i64,
+    /// Attribute `fleet.dev/require-queue`, or that of the node above: nothing runs here without having queued.
+    pub requires_queue: bool,
     /// The leaf was deleted, and stays until its jobs have ended: nothing is admitted here.
     pub draining: bool,
 }

@@ -170,7 +170,9 @@ impl Objects {
 
     /// The quota tree, when it changed.
     pub fn tree_change(&mut self) -> TreeChange {
-        self.trees.read(&self.world)
+        let change = self.trees.read(&self.world)?;
+        self.world.quota_tree = change.clone();
+        Some(change)
     }
 
     /// Why no tree is in force although there is one.
