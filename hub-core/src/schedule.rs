@@ -33,7 +33,7 @@ use crate::{
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread, unqueued,
-    world::{Dirty, Key, World},
+    world::{Dirty, Key, Object, World},
     writes::{Target, Verb, Write},
 };
 pub(crate) use facts::cluster_of;
@@ -215,15 +215,10 @@ impl Scheduler {
         if world.bound_object(entry).is_none_or(|object| object.deleting) {
             return Vec::new();
         }
-        // After an edit, places are requested again once the binding is up to date.
-        let Some(object) = world.bound_object(entry).filter(|object| claim::is_current(world, entry, object))
-        else {
-            return Vec::new();
-        };
-        // Its binding is about to say that it queues.
-        if !entry.is_suspended() && unqueued::must_queue(world, entry) {
-            return Vec::new();
-        }
+        // After an edit, or an edit of the tree, places are requested again once the binding is up to date.
+        let told =
+            |object: &&Object| claim::is_current(world, entry, object) && unqueued::is_told(world, entry);
+        let Some(object) = world.bound_object(entry).filter(told) else { return Vec::new() };
         let over_quota = self.is_over_quota(key, entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {

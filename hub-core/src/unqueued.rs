@@ -36,6 +36,11 @@ pub fn must_queue(world: &World, entry: &BindingEntry) -> bool {
     })
 }
 
+/// Whether the binding says that the job queues, if the quota tree makes it.
+pub fn is_told(world: &World, entry: &BindingEntry) -> bool {
+    entry.is_suspended() || !must_queue(world, entry)
+}
+
 /// Why the quota tree does not let `manifest` be sent, if what it requests is not admitted by a queue.
 pub fn barred(world: &World, entry: &BindingEntry, object: &Object, manifest: &Value) -> Option<Waiting> {
     // What such a kind requests is not counted, even if its policy makes a gang of it.

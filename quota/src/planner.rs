@@ -19,6 +19,8 @@ mod preemption;
 mod searches;
 mod starts;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

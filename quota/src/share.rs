@@ -45,12 +45,6 @@ impl Share {
         }
         share
     }
-
-    /// In thousandths of what the parent can lend, weight applied; for display.
-    pub fn per_mille(&self) -> i64 {
-        let weight = i128::from(self.weight_milli.max(1));
-        i64::try_from(self.borrowed * 1_000_000 / (self.lendable * weight)).unwrap_or(i64::MAX)
-    }
 }
 
 impl Ord for Share {

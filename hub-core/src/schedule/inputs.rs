@@ -110,9 +110,8 @@ impl Scheduler {
             found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return found;
         }
-        if !entry.is_suspended() && unqueued::must_queue(world, entry) {
-            let message = "the quota tree requires that it queues; it is being put into its queue";
-            found.blocked = Some(Waiting::new(Reason::Queuing, message));
+        if !unqueued::is_told(world, entry) {
+            found.blocked = Some(Waiting::new(Reason::Queuing, "the quota tree makes it queue"));
             return found;
         }
         match dispatch::older_runs(world, intents, key, entry, now) {

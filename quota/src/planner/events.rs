@@ -8,14 +8,6 @@ use crate::places::{ClusterName, Places};
 use crate::queues::{ClassId, Stop};
 use crate::tree::NodeId;
 
-#[cfg(test)]
-impl Planner {
-    /// Entries that whoever frees quota may have to walk.
-    pub(crate) fn listed_under_limits(&self) -> usize {
-        self.index.bounds.values().map(BTreeSet::len).sum()
-    }
-}
-
 impl Planner {
     pub(super) fn look_at(&mut self, leaf: NodeId) {
         self.dirty.insert(leaf);

@@ -112,12 +112,6 @@ impl Planner {
         self.settle_preemptions(begun, supposed, places, plan)
     }
 
-    /// As if so many jobs had been preempted by share at this time.
-    #[cfg(test)]
-    pub(crate) fn note_shared(&mut self, at_ms: i64, times: usize) {
-        self.shared.extend(std::iter::repeat_n(at_ms, times));
-    }
-
     /// Records since when the job could have preempted by share, but for the work lost.
     pub(super) fn note_behind(&mut self, id: &JobId, searched: &Searched, now_ms: i64) {
         if searched.is_behind && searched.found.is_none() {
