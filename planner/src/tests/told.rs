@@ -62,7 +62,6 @@ fn clusters_are_named_in_the_order_of_their_names_and_jobs_as_their_users_do() {
          north: 0 of 1 pod fits; 0/1 node is available: 1 Insufficient cpu (requested 4, available 3); \
          west: 0 of 1 pod fits; 0/1 node is available: 1 Insufficient cpu (requested 4, available 2)"
     );
-    let mut fleet = fleet;
     fleet.submit(Job { checkpoint_at_ms: Some(5), ..job("saves", 1, 1) });
     let text = |victim: &str| {
         let ids = [victim, "team/wide-pytorchjob"].map(JobId::new);

@@ -201,7 +201,7 @@ fn job(known: &Known, sight: &Sight, name: &JobName, now_s: i64) -> View {
             format!("There was no job {namespace}/{name} of this kind then, or you may not see it."),
         );
     };
-    let row = fleet_views::job_row(&known, job);
+    let row = fleet_views::job_row(known, job);
     let leaf = row.queue.as_str();
     let above = |queue: &QueueRow| {
         leaf.strip_prefix(queue.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -210,7 +210,7 @@ fn job(known: &Known, sight: &Sight, name: &JobName, now_s: i64) -> View {
         name: name.clone(),
         position: known.position(&job.id),
         preemptible: job.unit.as_ref().map(|unit| unit.preemptible),
-        timeline: Some(fleet_views::timeline(&known, job, now_s)),
+        timeline: Some(fleet_views::timeline(known, job, now_s)),
         ..JobView::default()
     };
     if !leaf.is_empty() && !row.state.is_final() {
