@@ -17,7 +17,6 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    after_end,
     cleanup::Removal,
     desired::{self, Verdict},
     inject,
@@ -372,15 +371,18 @@ impl Works {
 
     /// Writes the status if it has changed.
     async fn write_status(
-        &self,
+        self: &Arc<Self>,
         work: &Work,
         applied: Option<&Applied>,
         objects: &[Option<Arc<DynamicObject>>],
     ) -> Result<(), CallError> {
         let mut status = report::status(work, applied, objects, self.now());
-        let first = work.spec.workload.manifests.first().filter(|_| self.has_ended(work, objects));
-        let live = first.map(|job| after_end::live_pods(&self.state(), &ObjectId::of_manifest(job)).len());
-        status.live_pods = live.filter(|live| *live > 0).and_then(|live| i64::try_from(live).ok());
+        let ended = work.spec.workload.manifests.first().filter(|_| self.has_ended(work, objects));
+        let live = match ended {
+            Some(job) => self.live_pods_of_ended(work, job).await,
+            None => 0,
+        };
+        status.live_pods = i64::try_from(live).ok().filter(|live| *live > 0);
         let Some(change) = merge_diff_of(&work.status.clone().unwrap_or_default(), &status) else {
             return Ok(());
         };

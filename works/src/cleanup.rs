@@ -102,7 +102,7 @@ impl Works {
         for pod in &pods {
             self.end_pod(pod).await?;
         }
-        if !pods.is_empty() || !is_synced {
+        if !pods.is_empty() || !is_synced || self.has_unseen_pods(id, live).await? {
             return Ok(Removal::Waits);
         }
         // Read from the member, because the cache may be older than our own deletion.

@@ -23,6 +23,7 @@ mod state;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod watches;
 mod works;
 

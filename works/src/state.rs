@@ -13,6 +13,7 @@ use fleet_api::{
 };
 use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use tokio::time::Instant;
 
@@ -47,6 +48,8 @@ pub(crate) struct State {
     epochs_order: VecDeque<String>,
     /// When delayed reports of Works are due.
     held_reports: BTreeMap<String, Instant>,
+    /// Epochs of ended runs without a live pod in the member, by binding.
+    emptied: BTreeMap<String, i64>,
     /// Patches without a visible effect; not sent again.
     settled: BTreeMap<ObjectId, String>,
 }
@@ -148,6 +151,7 @@ impl State {
     /// Objects of the Work may be left over.
     fn end_work(&mut self, old: &Work) -> Vec<Key> {
         self.held_reports.remove(&old.name_any());
+        self.emptied.remove(&old.spec.binding.uid);
         self.unindex(old);
         let manifests = old.spec.workload.manifests.iter();
         manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()
@@ -414,12 +418,16 @@ impl State {
     /// The pods that an object of that name controls or controlled; with `uid`, only of that object.
     pub fn pods_of(&self, owner: &ObjectId, uid: Option<&str>) -> Vec<Arc<Pod>> {
         let pods = self.pods_by_owner.get(owner).into_iter().flat_map(BTreeMap::values);
-        // Pods of an intermediate object have its uid as owner.
-        let of_uid = |pod: &&Arc<Pod>| {
-            uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid))
-                || named_job(pod).is_some()
-        };
-        pods.filter(of_uid).cloned().collect()
+        pods.filter(|pod| is_pod_of(&pod.metadata, uid)).cloned().collect()
+    }
+
+    /// Whether the member was seen to have no live pod of an ended run.
+    pub fn is_empty_run(&self, binding_uid: &str, epoch: i64) -> bool {
+        self.emptied.get(binding_uid) == Some(&epoch)
+    }
+
+    pub fn note_empty_run(&mut self, binding_uid: &str, epoch: i64) {
+        self.emptied.insert(binding_uid.to_owned(), epoch);
     }
 
     pub fn is_settled(&self, id: &ObjectId, patch: &str) -> bool {
@@ -437,8 +445,13 @@ fn open(number: i64) -> Epoch {
 
 /// The job of a pod: the one named by its template, else its controller.
 pub(crate) fn owner_of(pod: &Pod) -> Option<ObjectId> {
-    let owner = controller_of(&pod.metadata)?;
-    let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
+    owner_named(&pod.metadata)
+}
+
+/// [`owner_of`], from a pod's metadata.
+pub(crate) fn owner_named(pod: &ObjectMeta) -> Option<ObjectId> {
+    let owner = controller_of(pod)?;
+    let namespace = || pod.namespace.clone().unwrap_or_default();
     if let Some(job) = named_job(pod) {
         return Some(ObjectId { namespace: namespace(), ..job });
     }
@@ -449,10 +462,15 @@ pub(crate) fn owner_of(pod: &Pod) -> Option<ObjectId> {
     })
 }
 
+/// Whether a pod is of the job with this uid. Pods of an intermediate object have its uid as owner.
+pub(crate) fn is_pod_of(pod: &ObjectMeta, uid: Option<&str>) -> bool {
+    uid.is_none_or(|uid| controller_of(pod).is_some_and(|owner| owner.uid == uid)) || named_job(pod).is_some()
+}
+
 /// The job named by the pod's template, if there is an intermediate object.
-fn named_job(pod: &Pod) -> Option<ObjectId> {
-    let owner = controller_of(&pod.metadata)?;
-    let named = pod.metadata.annotations.as_ref()?.get(JOB_ANNOTATION)?;
+fn named_job(pod: &ObjectMeta) -> Option<ObjectId> {
+    let owner = controller_of(pod)?;
+    let named = pod.annotations.as_ref()?.get(JOB_ANNOTATION)?;
     let (rest, name) = named.rsplit_once('/')?;
     let (api_version, kind) = rest.rsplit_once('/')?;
     let is_direct = owner.kind == kind && owner.api_version == api_version && owner.name == name;

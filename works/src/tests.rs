@@ -8,7 +8,7 @@ use std::{
 
 use fleet_agent_fixture::Fixture;
 use fleet_agent_ground::{
-    AgentMetrics, Clock, HoldRequest, LeaseClock, Owned, Permits, Reservations, Sorted, Terms,
+    AgentMetrics, Clock, HoldRequest, LeaseClock, Link, Owned, Permits, Reservations, Sorted, Terms,
 };
 use fleet_api::{
     Work,
@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use crate::{Handles, Settings};
 
 mod ends;
+mod unseen;
 
 /// The room over two servers.
 struct Bed {
@@ -63,7 +64,11 @@ async fn start_with(permits: Permits) -> Bed {
 
 /// Runs the room until the fixture is told to stop; returns what it asks of the holds.
 fn run(fixture: &Fixture, permits: Permits) -> mpsc::Receiver<HoldRequest> {
-    let (hub, member) = (fixture.hub_link(), fixture.member_link());
+    run_over(fixture, fixture.member_link(), permits)
+}
+
+fn run_over(fixture: &Fixture, member: Link, permits: Permits) -> mpsc::Receiver<HoldRequest> {
+    let hub = fixture.hub_link();
     let (places, holds, _) = Reservations::new();
     let handles = Handles {
         terms: Arc::new(Terms::new(member.client.clone(), hub.source.clone(), "east")),
