@@ -25,8 +25,8 @@ pub enum Event<K> {
 pub async fn run<K, F, S>(feed: Feed<K>, shutdown: CancellationToken, sink: F)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: Fn(Event<K>) -> S,
-    S: Future<Output = bool>,
+    F: Fn(Event<K>) -> S + Sync,
+    S: Future<Output = bool> + Send,
 {
     let (mut mirror, mut is_listed) = (Mirror::<()>::default(), false);
     let (source, sink) = (feed.source.clone(), &sink);

@@ -73,7 +73,7 @@ fn turns<K: Resource>(mirror: &Mirror<Arc<K>>, outcome: Outcome<Arc<K>>) -> Vec<
 pub async fn follow<K, F>(feed: Feed<K>, shutdown: CancellationToken, mut on_news: F)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: FnMut(News<K>),
+    F: FnMut(News<K>) + Send,
 {
     feed.run(shutdown, |news| {
         on_news(news);
@@ -94,8 +94,8 @@ pub enum Shown<K> {
 /// Like [`follow`], with a mirror of its own.
 pub async fn show<K, F>(feed: Feed<K>, shutdown: CancellationToken, mut on_change: F)
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: FnMut(Shown<K>),
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    F: FnMut(Shown<K>) + Send,
 {
     let mut mirror = Mirror::default();
     let on_news = |news| {

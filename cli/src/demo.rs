@@ -83,25 +83,35 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     stage.command("kubectl fleet clusters")?;
     stage.show(&clusters::run(&hub, &ClustersArgs::default()).await?)?;
 
+    submit(stage, &hub).await?;
+    follow(stage, &hub, run_time).await?;
+    stage.say(&format!(
+        "Done in {:.1} s. `fleet up` leaves such a fleet running for you and your kubectl.",
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+/// A queue, a policy and two jobs: one runs, and one waits for its place.
+async fn submit(stage: &Stage, hub: &Hub) -> anyhow::Result<()> {
     stage.say("The admin gives the namespace `default` a queue: one job of it may run at a time.")?;
-    stage.apply(&hub, "elasticquotatree.yaml", TREE).await?;
+    stage.apply(hub, "elasticquotatree.yaml", TREE).await?;
     let queues = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/kube-queue/queues";
-    wait("a Queue for each node of the tree", STEP_WITHIN, async || Ok(list(&hub, queues).await?.len() == 2))
+    wait("a Queue for each node of the tree", STEP_WITHIN, async || Ok(list(hub, queues).await?.len() == 2))
         .await?;
     stage.command("kubectl get queue -n kube-queue")?;
-    stage.show(&get::run(&hub, &of("queue", Some("kube-queue"), false)).await?)?;
+    stage.show(&get::run(hub, &of("queue", Some("kube-queue"), false)).await?)?;
 
     stage.say("A policy: PyTorchJobs wait in their queue, then go to one cluster, all pods or none.")?;
-    stage.apply(&hub, "propagationpolicy-gang-queued.yaml", POLICY).await?;
+    stage.apply(hub, "propagationpolicy-gang-queued.yaml", POLICY).await?;
 
     stage.say("A user submits a job of one master and two workers, and the same job again.")?;
-    stage.apply(&hub, "pytorchjob.yaml", JOB).await?;
+    stage.apply(hub, "pytorchjob.yaml", JOB).await?;
     let second = JOB.replacen(&format!("name: {FIRST}"), &format!("name: {SECOND}"), 1);
     stage.command(&format!("sed 's/name: {FIRST}/name: {SECOND}/' pytorchjob.yaml | kubectl apply -f -"))?;
     stage.lines(&apply::manifest(&hub.server, NAMESPACE, &second).await.context("the second job")?)?;
 
     let states = async || -> anyhow::Result<(String, String)> {
-        Ok((state(&hub, FIRST).await?, state(&hub, SECOND).await?))
+        Ok((state(hub, FIRST).await?, state(hub, SECOND).await?))
     };
     wait("the first job Running and the second one Queuing", STEP_WITHIN, async || {
         let (first, second) = states().await?;
@@ -109,55 +119,55 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     })
     .await?;
     wait("what the first job uses in the tree's status", STEP_WITHIN, async || {
-        let trees = list(&hub, TREES).await?;
+        let trees = list(hub, TREES).await?;
         Ok(trees.iter().any(|tree| tree["status"]["root"]["used"]["cpu"].is_string()))
     })
     .await?;
     stage.say("The first job runs; the second waits in its queue for the first one's place.")?;
     stage.command("kubectl get pytorchjob")?;
-    stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
+    stage.show(&get::run(hub, &of("pytorchjob", None, false)).await?)?;
     stage.command("kubectl fleet queue")?;
-    let queue = queue::run(&hub, &QueueArgs::default()).await?;
+    let queue = queue::run(hub, &QueueArgs::default()).await?;
     // The broken rules of this tree are reported once, by its event.
     stage.show(&Answer::text(queue.text))?;
     stage.command(&format!("kubectl fleet describe pytorchjob {SECOND} | grep Waits"))?;
     let what = vec!["pytorchjob".to_string(), SECOND.to_string()];
-    let described = describe::run(&hub, &DescribeArgs { what, ..DescribeArgs::default() }).await?;
+    let described = describe::run(hub, &DescribeArgs { what, ..DescribeArgs::default() }).await?;
     let waits: Vec<String> =
         described.text.lines().filter(|line| line.contains("Waits:")).map(str::to_string).collect();
     stage.lines(&waits)?;
+    Ok(())
+}
 
+/// Where the first job runs, its end, and the second job in its place.
+async fn follow(stage: &Stage, hub: &Hub, run_time: Duration) -> anyhow::Result<()> {
     stage.say("Where did it go? To one cluster, as a gang:")?;
-    let event = placed(&hub, FIRST).await?;
+    let event = placed(hub, FIRST).await?;
     stage.command(&format!("kubectl describe pytorchjob {FIRST} | grep ScheduleBindingSucceed"))?;
     stage.lines(&[event])?;
     stage.say("The members' own objects:")?;
     stage.command("kubectl amc get pytorchjob -M")?;
-    stage.show(&get::run(&hub, &of("pytorchjob", None, true)).await?)?;
+    stage.show(&get::run(hub, &of("pytorchjob", None, true)).await?)?;
     stage.command("kubectl amc get pod -M")?;
-    stage.show(&get::run(&hub, &of("pod", None, true)).await?)?;
+    stage.show(&get::run(hub, &of("pod", None, true)).await?)?;
 
     wait("the first job Succeeded", STEP_WITHIN + run_time, async || {
-        Ok(state(&hub, FIRST).await? == "Succeeded")
+        Ok(state(hub, FIRST).await? == "Succeeded")
     })
     .await?;
     wait("the second job Running", STEP_WITHIN, async || {
-        Ok(matches!(state(&hub, SECOND).await?.as_str(), "Running" | "Succeeded"))
+        Ok(matches!(state(hub, SECOND).await?.as_str(), "Running" | "Succeeded"))
     })
     .await?;
     stage.say("The first job has succeeded and its place is free: the second one starts.")?;
     stage.command("kubectl get pytorchjob")?;
-    stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
+    stage.show(&get::run(hub, &of("pytorchjob", None, false)).await?)?;
     wait("the second job Succeeded", STEP_WITHIN + run_time, async || {
-        Ok(state(&hub, SECOND).await? == "Succeeded")
+        Ok(state(hub, SECOND).await? == "Succeeded")
     })
     .await?;
     stage.command("kubectl get pytorchjob")?;
-    stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
-    stage.say(&format!(
-        "Done in {:.1} s. `fleet up` leaves such a fleet running for you and your kubectl.",
-        began.elapsed().as_secs_f64()
-    ))
+    stage.show(&get::run(hub, &of("pytorchjob", None, false)).await?)
 }
 
 fn of(kind: &str, namespace: Option<&str>, members: bool) -> GetArgs {

@@ -29,7 +29,7 @@ use fleet_policies::{
 };
 use jiff::Timestamp;
 use kube_core::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     binding::{BindingEntry, cluster_namespace},
@@ -309,9 +309,7 @@ fn bound(
         desired["run"] = json!(run);
     }
     match ending {
-        Ending::None => {
-            desired.as_object_mut().map(|status| status.remove("unhealthySince"));
-        }
+        Ending::None => drop(desired.as_object_mut().map(|status| status.remove("unhealthySince"))),
         Ending::Watch { since } => desired["unhealthySince"] = json!(since),
         Ending::Result(_) if mutation::is_on(Mutation::WorkDeletedBeforeResult) => {
             for (key, work) in world.works_of(key) {
@@ -319,15 +317,7 @@ fn bound(
             }
             return;
         }
-        Ending::Result(outcome) => {
-            let target = &entry.object.spec.clusters[0].name;
-            desired["result"] = json!({
-                "outcome": outcome_text(outcome),
-                "cluster": target,
-                "epoch": entry.object.spec.epoch,
-                "recordedAt": rfc3339(now),
-            });
-        }
+        Ending::Result(outcome) => desired["result"] = result_of(entry, outcome, now),
         Ending::Evict(over) => {
             let reported = items.first().and_then(|item| item.status);
             attempts::note(entry, &over, reported, &known, step, now);
@@ -337,8 +327,8 @@ fn bound(
     let mut told = Step::default();
     patch_binding_status(entry, &known, &desired, &mut told);
     patch_object_status(world, entry, object, &status, &mut told);
-    let running =
-        items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
+    let is_running = |status: &Value| workload::is_running(entry.workload, status);
+    let running = items.iter().any(|item| item.status.is_some_and(is_running));
     // A run that has begun does not go back; its end is reported once the result is recorded.
     if desired["result"].is_null() {
         let begun = run.started_at.is_some();
@@ -348,6 +338,16 @@ fn bound(
     let pace = pace::of_bound(&known, &desired, &items, &step.writes);
     step.tell(pace, told.writes);
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
+}
+
+/// The result of the run, as its binding records it.
+fn result_of(entry: &BindingEntry, outcome: Outcome, now: Timestamp) -> Value {
+    json!({
+        "outcome": outcome_text(outcome),
+        "cluster": entry.object.spec.clusters[0].name,
+        "epoch": entry.object.spec.epoch,
+        "recordedAt": rfc3339(now),
+    })
 }
 
 /// A job stopped by its owner ends; a job that has ended keeps its result.

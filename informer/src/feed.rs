@@ -1,11 +1,14 @@
 //! One feed: the objects of one kind, listed and watched until the process stops.
+//!
+//! Requests, back-off and the order of lists and events know nothing of the kind ([`Run`]): they are compiled once. Each
+//! kind adds a function that reads one object from its text.
 
-use std::{fmt::Debug, future::Future, time::Duration};
+use std::{any::Any, future::Future, time::Duration};
 
 use fleet_mirror::{Change, Listing, Version};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
     api::{ListParams, WatchEvent, WatchParams},
 };
 use serde::de::DeserializeOwned;
@@ -13,8 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Backoff, LIST_TIMEOUT, Source, lenient,
-    lenient::{list_page, skipped},
+    Backoff, LIST_TIMEOUT, Source,
+    lenient::{self, Text, Unreadable, skipped},
     without_managers,
 };
 
@@ -66,6 +69,21 @@ pub struct Feed<K> {
     pub name: String,
 }
 
+/// An object of whatever kind the feed has, and its version.
+struct Item {
+    object: Box<dyn Any + Send>,
+    version: Option<String>,
+}
+
+fn read_item<K: Resource + DeserializeOwned + Send + 'static>(text: &str) -> Result<Item, Unreadable> {
+    let object = without_managers(lenient::read::<K>(text)?);
+    let version = object.meta().resource_version.clone();
+    Ok(Item { object: Box::new(object), version })
+}
+
+/// Returns `false` when there is no listener.
+type Sink<'s> = dyn FnMut(News<Item>) -> BoxFuture<'s, bool> + Send + 's;
+
 /// Why a watch ended.
 enum Ended {
     /// There is no listener any more, or the server's store was restored and the listener starts over.
@@ -76,39 +94,72 @@ enum Ended {
 
 impl<K> Feed<K>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     /// Feeds `sink` until `shutdown` is cancelled, or until `sink` returns `false` because there is no listener.
     pub async fn run<F, S>(self, shutdown: CancellationToken, mut sink: F)
     where
-        F: FnMut(News<K>) -> S,
-        S: Future<Output = bool>,
+        F: FnMut(News<K>) -> S + Send,
+        S: Future<Output = bool> + Send,
     {
-        let following = async {
-            let mut run = Run { backoff: Backoff::new(&self.name), seen: Version::Unknown, feed: &self };
-            run.feed.source.begin().await;
-            while let Ended::Relist = run.follow(&mut sink).await {}
+        let url = self.api.resource_url().to_owned();
+        let client = self.api.into_client();
+        let Self { source, selection, name, .. } = self;
+        let backoff = Backoff::new(&name);
+        let run = Run {
+            source,
+            client,
+            url,
+            selection,
+            name,
+            backoff,
+            seen: Version::Unknown,
+            read: read_item::<K>,
         };
-        shutdown.run_until_cancelled(following).await;
+        let mut typed = |news: News<Item>| sink(news.of_kind()).boxed();
+        run.run(shutdown, &mut typed).await;
     }
 }
 
-struct Run<'f, K> {
-    feed: &'f Feed<K>,
+impl News<Item> {
+    fn of_kind<K: 'static>(self) -> News<K> {
+        match self {
+            Self::NotServed => News::NotServed,
+            Self::Change(change) => News::Change(change.map(|item| {
+                let object = item.object.downcast::<K>();
+                // The feed's own function has read it.
+                *object.unwrap_or_else(|_| unreachable!("an object of another kind"))
+            })),
+        }
+    }
+}
+
+/// A feed without its kind.
+struct Run {
+    source: Source,
+    client: Client,
+    url: String,
+    selection: Selection,
+    name: String,
+    read: fn(&str) -> Result<Item, Unreadable>,
     backoff: Backoff,
     /// Everything up to this version was reported.
     seen: Version,
 }
 
-impl<K> Run<'_, K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    async fn follow<F, S>(&mut self, sink: &mut F) -> Ended
-    where
-        F: FnMut(News<K>) -> S,
-        S: Future<Output = bool>,
-    {
+impl Run {
+    fn run<'r, 's: 'r>(mut self, shutdown: CancellationToken, sink: &'r mut Sink<'s>) -> BoxFuture<'r, ()> {
+        async move {
+            let following = async {
+                self.source.begin().await;
+                while let Ended::Relist = self.follow(sink).await {}
+            };
+            shutdown.run_until_cancelled(following).await;
+        }
+        .boxed()
+    }
+
+    async fn follow(&mut self, sink: &mut Sink<'_>) -> Ended {
         if !sink(News::Change(Change::Listing)).await {
             return Ended::ForGood;
         }
@@ -118,18 +169,18 @@ where
                 match code_of(&error) {
                     Some(NOT_FOUND) if !sink(News::NotServed).await => return Ended::ForGood,
                     Some(FORBIDDEN) => {
-                        tracing::warn!(feed = self.feed.name, %error, "the listing is not allowed")
+                        tracing::warn!(feed = self.name, %error, "the listing is not allowed")
                     }
-                    _ => tracing::debug!(feed = self.feed.name, %error, "cannot list"),
+                    _ => tracing::debug!(feed = self.name, %error, "cannot list"),
                 }
                 self.backoff.wait().await;
                 return Ended::Relist;
             }
         };
         if listing.version.is_older(&self.seen) {
-            self.feed.source.went_back("a listing with a lower version than was seen before");
+            self.source.went_back("a listing with a lower version than was seen before");
         }
-        if self.feed.source.is_restored() {
+        if self.source.is_restored() {
             return Ended::ForGood;
         }
         self.backoff.reset();
@@ -142,18 +193,18 @@ where
                 return ended;
             }
             // The server may be another one by now. If it does not answer, it is asked again with the next watch.
-            if let Err(error) = self.feed.source.ask().await {
-                tracing::debug!(feed = self.feed.name, %error, "cannot ask which incarnation the server is");
+            if let Err(error) = self.source.ask().await {
+                tracing::debug!(feed = self.name, %error, "cannot ask which incarnation the server is");
             }
-            if self.feed.source.is_restored() {
+            if self.source.is_restored() {
                 return Ended::ForGood;
             }
         }
     }
 
     /// All objects, with the version from which to watch.
-    async fn list(&self) -> Result<(Listing<K>, String), Failed> {
-        let Selection { labels, fields } = self.feed.selection.clone();
+    async fn list(&self) -> Result<(Listing<Item>, String), Failed> {
+        let Selection { labels, fields } = self.selection.clone();
         let mut params = ListParams {
             label_selector: labels,
             field_selector: fields,
@@ -162,34 +213,43 @@ where
         };
         let mut objects = Vec::new();
         let version = loop {
-            let asked = tokio::time::timeout(LIST_TIMEOUT, list_page(&self.feed.api, &params)).await;
-            let (page, metadata) = asked.map_err(|_| Failed::TimedOut)?.map_err(Failed::Api)?;
-            objects.extend(page.into_iter().map(without_managers));
+            let asked =
+                tokio::time::timeout(LIST_TIMEOUT, lenient::page(&self.client, &self.url, &params)).await;
+            let lenient::Page { metadata, items } =
+                asked.map_err(|_| Failed::TimedOut)?.map_err(Failed::Api)?;
+            objects.extend(items.unwrap_or_default().iter().filter_map(|text| self.item(text)));
             params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 break metadata.resource_version.unwrap_or_default();
             }
         };
         // Asked after the list: the list is of the incarnation known before, or useless.
-        self.feed.source.ask().await.map_err(Failed::NotAsked)?;
-        let incarnation = self.feed.source.incarnation();
+        self.source.ask().await.map_err(Failed::NotAsked)?;
+        let incarnation = self.source.incarnation();
         Ok((Listing { objects, version: Version::parse(&version), incarnation }, version))
     }
 
+    fn item(&self, text: &Text) -> Option<Item> {
+        match (self.read)(text.get()) {
+            Ok(item) => Some(item),
+            Err(unreadable) => {
+                skipped(&self.url, &unreadable);
+                None
+            }
+        }
+    }
+
     /// Watches from a version; `None`: watch again.
-    async fn watch<F, S>(&mut self, from: &mut String, sink: &mut F) -> Option<Ended>
-    where
-        F: FnMut(News<K>) -> S,
-        S: Future<Output = bool>,
-    {
-        let Selection { labels, fields } = self.feed.selection.clone();
+    async fn watch(&mut self, from: &mut String, sink: &mut Sink<'_>) -> Option<Ended> {
+        let Selection { labels, fields } = self.selection.clone();
         let params = WatchParams {
             label_selector: labels,
             field_selector: fields,
             bookmarks: true,
             ..WatchParams::default()
         };
-        let asked = tokio::time::timeout(LIST_TIMEOUT, lenient::watch(&self.feed.api, &params, from)).await;
+        let asked =
+            tokio::time::timeout(LIST_TIMEOUT, lenient::watch(&self.client, &self.url, &params, from)).await;
         let mut events =
             match asked.map_err(|_| Failed::TimedOut).and_then(|answer| answer.map_err(Failed::Api)) {
                 Ok(events) => events.boxed(),
@@ -213,27 +273,29 @@ where
                     self.pass(from, bookmark.metadata.resource_version);
                     continue;
                 }
-                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => match object.0 {
-                    Ok(object) => Change::Apply(without_managers(object)),
-                    Err(unreadable) => {
-                        skipped(self.feed.api.resource_url(), &unreadable);
-                        if !unreadable.version.is_empty() {
-                            self.pass(from, unreadable.version);
+                Ok(Some(Ok(WatchEvent::Added(text) | WatchEvent::Modified(text)))) => {
+                    match (self.read)(text.get()) {
+                        Ok(item) => Change::Apply(item),
+                        Err(unreadable) => {
+                            skipped(&self.url, &unreadable);
+                            if !unreadable.version.is_empty() {
+                                self.pass(from, unreadable.version);
+                            }
+                            continue;
                         }
-                        continue;
                     }
-                },
-                Ok(Some(Ok(WatchEvent::Deleted(object)))) => match object.0 {
-                    Ok(object) => Change::Delete(without_managers(object)),
+                }
+                Ok(Some(Ok(WatchEvent::Deleted(text)))) => match (self.read)(text.get()) {
+                    Ok(item) => Change::Delete(item),
                     // A form of it that could be read may be known: a list shows that it is gone.
                     Err(unreadable) => {
-                        skipped(self.feed.api.resource_url(), &unreadable);
+                        skipped(&self.url, &unreadable);
                         self.backoff.wait().await;
                         return Some(Ended::Relist);
                     }
                 },
             };
-            let version = change.objects().first().and_then(|object| object.meta().resource_version.clone());
+            let version = change.objects().first().and_then(|item| item.version.clone());
             let Some(version) = version.filter(|version| !version.is_empty()) else {
                 return Some(Ended::Relist);
             };
@@ -261,8 +323,8 @@ where
     async fn trouble(&mut self, error: Failed) -> Option<Ended> {
         let code = code_of(&error);
         match code {
-            Some(FORBIDDEN) => tracing::warn!(feed = self.feed.name, %error, "the watch is not allowed"),
-            _ => tracing::debug!(feed = self.feed.name, %error, "the watch failed"),
+            Some(FORBIDDEN) => tracing::warn!(feed = self.name, %error, "the watch is not allowed"),
+            _ => tracing::debug!(feed = self.name, %error, "the watch failed"),
         }
         self.backoff.wait().await;
         (code == Some(GONE)).then_some(Ended::Relist)

@@ -9,8 +9,8 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
-    Api, Resource,
-    api::ListParams,
+    Api, Client, Resource,
+    api::{ListParams, WatchParams},
     core::{Request, WatchEvent},
 };
 use serde::{
@@ -23,10 +23,10 @@ use serde_json::{Map, Value, value::RawValue};
 /// (`fleet_policies::nesting`), so what was cut is refused there and not used by accident.
 const LEVELS: usize = 100;
 
-/// An object, or why it cannot be read.
-#[derive(Clone, Debug)]
-pub(crate) struct Lenient<K>(pub Result<K, Unreadable>);
+/// An object as text: its extent is found without recursion, and requests are compiled once for all kinds.
+pub(crate) type Text = Box<RawValue>;
 
+/// Why an object cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
     /// Namespace and name, as far as they can be read.
@@ -35,15 +35,7 @@ pub(crate) struct Unreadable {
     pub why: String,
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Lenient<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The extent of a raw value is found without recursion.
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(read(raw.get())))
-    }
-}
-
-fn read<K: DeserializeOwned>(text: &str) -> Result<K, Unreadable> {
+pub(crate) fn read<K: DeserializeOwned>(text: &str) -> Result<K, Unreadable> {
     let why = match serde_json::from_str(text) {
         Ok(object) => return Ok(object),
         Err(error) => error,
@@ -53,8 +45,10 @@ fn read<K: DeserializeOwned>(text: &str) -> Result<K, Unreadable> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let mut was_cut = false;
     let shallow = Shallow { left: LEVELS, was_cut: &mut was_cut }.deserialize(&mut reader);
-    if let Ok(shallow) = shallow.and_then(serde_json::from_value)
+    // Read from text once more: a reader of trees would be compiled for each kind besides that of text.
+    if let Ok(shallow) = shallow
         && was_cut
+        && let Ok(shallow) = serde_json::from_str(&shallow.to_string())
     {
         tracing::warn!(
             object = name,
@@ -80,11 +74,10 @@ struct NamedMeta {
 }
 
 #[derive(Deserialize)]
-#[serde(bound(deserialize = "K: DeserializeOwned"))]
-struct Page<K> {
+pub(crate) struct Page {
     #[serde(default)]
-    metadata: ListMeta,
-    items: Option<Vec<Lenient<K>>>,
+    pub metadata: ListMeta,
+    pub items: Option<Vec<Text>>,
 }
 
 /// A page of a list, without the objects that cannot be read; these are named in the log.
@@ -93,12 +86,11 @@ struct Page<K> {
 /// The request failed, or the answer is not a list.
 pub async fn list_page<K>(api: &Api<K>, params: &ListParams) -> kube::Result<(Vec<K>, ListMeta)>
 where
-    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+    K: Resource + Clone + DeserializeOwned,
 {
-    let mut request = Request::new(api.resource_url()).list(params).map_err(kube::Error::BuildRequest)?;
-    request.extensions_mut().insert("list");
-    let page: Page<K> = api.clone().into_client().request(request).await?;
-    let read = page.items.unwrap_or_default().into_iter().filter_map(|Lenient(object)| match object {
+    let page = page(&api.clone().into_client(), api.resource_url(), params).await?;
+    let items = page.items.unwrap_or_default();
+    let read = items.iter().filter_map(|text| match read(text.get()) {
         Ok(object) => Some(object),
         Err(unreadable) => {
             skipped(api.resource_url(), &unreadable);
@@ -108,24 +100,28 @@ where
     Ok((read.collect(), page.metadata))
 }
 
+/// A page of the list at `url`.
+pub(crate) async fn page(client: &Client, url: &str, params: &ListParams) -> kube::Result<Page> {
+    let mut request = Request::new(url).list(params).map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert("list");
+    client.request(request).await
+}
+
 pub(crate) fn skipped(kind: &str, unreadable: &Unreadable) {
     let Unreadable { name, why, .. } = unreadable;
     tracing::warn!(kind, object = name, why, "an object cannot be read and is skipped");
 }
 
-/// Events from a version on.
-pub(crate) async fn watch<K>(
-    api: &Api<K>,
-    params: &kube::api::WatchParams,
+/// Events of the objects at `url`, from a version on.
+pub(crate) async fn watch(
+    client: &Client,
+    url: &str,
+    params: &WatchParams,
     from: &str,
-) -> kube::Result<impl futures::Stream<Item = kube::Result<WatchEvent<Lenient<K>>>> + use<K>>
-where
-    K: Resource + Clone + DeserializeOwned + fmt::Debug,
-{
-    let mut request =
-        Request::new(api.resource_url()).watch(params, from).map_err(kube::Error::BuildRequest)?;
+) -> kube::Result<impl futures::Stream<Item = kube::Result<WatchEvent<Text>>> + use<>> {
+    let mut request = Request::new(url).watch(params, from).map_err(kube::Error::BuildRequest)?;
     request.extensions_mut().insert("watch");
-    api.clone().into_client().request_events::<Lenient<K>>(request).await
+    client.request_events::<Text>(request).await
 }
 
 /// Reads a tree without what is deeper than some levels: that is passed without recursion, and null.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     defaults::priority_class,
-    fields::{Field, Read},
+    fields::{Field, Fields, Read},
     model::{ClusterSpec, MAX_REPLICAS, Manifest},
     read::known_cluster,
 };
@@ -88,6 +88,26 @@ pub(super) fn manifest(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Mani
         (None, Some(field)) => Some(field.text("the name of a PriorityClass")?),
         (None, None) => None,
     };
+    let metadata = metadata(&mut fields, &name, &namespace, clusters)?;
+    fields.end()?;
+    let value = json!({
+        "apiVersion": shape.api_version,
+        "kind": shape.kind,
+        "metadata": metadata,
+        "spec": spec(&shape, &components, class.as_deref()),
+    });
+    Ok(Manifest {
+        line: field.at.line,
+        api_version: shape.api_version.to_string(),
+        kind: shape.kind.to_string(),
+        namespace,
+        name,
+        value,
+    })
+}
+
+/// The job's metadata, from the fields that become labels and annotations.
+fn metadata(fields: &mut Fields<'_>, name: &str, namespace: &str, clusters: &[ClusterSpec]) -> Read<Value> {
     let mut labels =
         fields.take("labels").map(|f| f.texts("a map of labels")).transpose()?.unwrap_or_default();
     let mut annotations =
@@ -120,7 +140,6 @@ pub(super) fn manifest(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Mani
         let on = on.iter().map(|cluster| known_cluster(cluster, clusters)).collect::<Read<Vec<_>>>()?;
         annotations.insert(SIM_FAIL_ON_ANNOTATION.to_string(), on.join(","));
     }
-    fields.end()?;
     let mut metadata = json!({"name": name, "namespace": namespace});
     if !labels.is_empty() {
         metadata["labels"] = json!(labels);
@@ -128,20 +147,7 @@ pub(super) fn manifest(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Mani
     if !annotations.is_empty() {
         metadata["annotations"] = json!(annotations);
     }
-    let value = json!({
-        "apiVersion": shape.api_version,
-        "kind": shape.kind,
-        "metadata": metadata,
-        "spec": spec(&shape, &components, class.as_deref()),
-    });
-    Ok(Manifest {
-        line: field.at.line,
-        api_version: shape.api_version.to_string(),
-        kind: shape.kind.to_string(),
-        namespace,
-        name,
-        value,
-    })
+    Ok(metadata)
 }
 
 fn component(field: &Field<'_>, shape: &Shape) -> Read<Component> {

@@ -162,10 +162,9 @@ fn events_are_in_order_of_time_and_ties_in_that_of_the_file() {
 
 /// Every mistake is one line with file, line, field, found and allowed.
 #[test]
-fn mistakes_are_told_exactly() {
-    let job = |fields: &str| format!("{CLUSTERS}events:\n  - at: 1s\n    job: {{name: j, {fields}}}\n");
+fn mistakes_of_a_document_are_told_exactly() {
     let with = |rest: &str| format!("{CLUSTERS}{rest}");
-    let cases: Vec<(String, &str)> = vec![
+    are_told(vec![
         (String::new(), "s.yaml:1: the document: found nothing; allowed: a map with clusters, objects"),
         ("a: [\n".into(), "the document: found"),
         ("clusters: []\n".into(), "s.yaml:1: clusters: found a list of 0; allowed: a list of 1 to"),
@@ -200,6 +199,17 @@ fn mistakes_are_told_exactly() {
             "s.yaml:6: events[0].crash.cluster: found nothing; allowed: the cluster whose agent",
         ),
         (
+            with("objects:\n  - {kind: Queue}\n"),
+            "s.yaml:6: objects[0].apiVersion: found nothing; allowed: the object's API version",
+        ),
+    ]);
+}
+
+#[test]
+fn mistakes_of_jobs_and_clusters_are_told_exactly() {
+    let job = |fields: &str| format!("{CLUSTERS}events:\n  - at: 1s\n    job: {{name: j, {fields}}}\n");
+    are_told(vec![
+        (
             job("components: []"),
             "s.yaml:7: events[0].job.components: found a list of 0; allowed: one component",
         ),
@@ -228,10 +238,6 @@ fn mistakes_are_told_exactly() {
             "kind: found \"Deployment\"; allowed: PyTorchJob",
         ),
         (
-            with("objects:\n  - {kind: Queue}\n"),
-            "s.yaml:6: objects[0].apiVersion: found nothing; allowed: the object's API version",
-        ),
-        (
             "clusters:\n  - {name: east, nodePools: []}\n  - {name: east, nodePools: []}\n".into(),
             "s.yaml:3: clusters[1]: found a second cluster \"east\"; allowed: each name once",
         ),
@@ -244,7 +250,11 @@ fn mistakes_are_told_exactly() {
                 .into(),
             "clusters[0].nodePools[0].count: found 1000000; allowed: a whole number from 0 to 200000",
         ),
-    ];
+    ]);
+}
+
+/// Each text is refused in one line that contains the sentence.
+fn are_told(cases: Vec<(String, &str)>) {
     for (text, expect) in cases {
         let error = Scenario::read("s.yaml", &text).expect_err(&text).to_string();
         assert!(error.contains(expect), "{text}\n  gave   {error}\n  wanted {expect}");

@@ -267,18 +267,8 @@ async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Re
     let before = Counted::read(fleet).await?;
     let cpu_before = cpu_s()?;
     let began = Instant::now();
-    let mut due: Vec<(Duration, String, &Class)> = Vec::with_capacity(plan.jobs());
-    for namespace in plan.namespaces() {
-        for class in &plan.classes {
-            due.extend((0..class.count).map(|n| {
-                let at = Duration::from_millis(u64::from(n) * class.every_ms);
-                (at, format!("{namespace}/{}-{n}", class.name), class)
-            }));
-        }
-    }
-    due.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
     let (sent, mut sent_times) = mpsc::unbounded_channel();
-    let submit = stream::iter(due)
+    let submit = stream::iter(due(plan))
         .map(|(at, id, class)| {
             let (hub, sent) = (hub.clone(), sent.clone());
             async move {
@@ -296,36 +286,7 @@ async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Re
         Ok::<_, anyhow::Error>(began.elapsed())
     };
     let wanted = plan.jobs();
-    let follow = async {
-        let mut admitted: BTreeMap<String, Instant> = BTreeMap::new();
-        let mut ended = BTreeSet::new();
-        let mut last = began;
-        let mut told = began;
-        while ended.len() < wanted {
-            if told.elapsed() > PROGRESS {
-                told = Instant::now();
-                say(&format!(
-                    "queue: after {:.0} s {} of {wanted} jobs admitted, {} ended",
-                    began.elapsed().as_secs_f64(),
-                    admitted.len(),
-                    ended.len()
-                ));
-            }
-            match tokio::time::timeout(STALLED, sightings.recv()).await {
-                Ok(Some(Sighting::Admitted(id, at))) => {
-                    admitted.entry(id).or_insert(at);
-                }
-                Ok(Some(Sighting::Ended(id, at))) => {
-                    admitted.entry(id.clone()).or_insert(at);
-                    ended.insert(id);
-                    last = last.max(at);
-                }
-                Ok(None) => bail!("the watch on the hub ended"),
-                Err(_) => bail!("{} of {wanted} jobs have ended and nothing moves", ended.len()),
-            }
-        }
-        Ok((admitted, last))
-    };
+    let follow = follow(&mut sightings, wanted, began);
     let (submitted, (admitted, last)) = tokio::try_join!(submit, follow)?;
     let cpu = cpu_s()? - cpu_before;
     let writes = Counted::read(fleet).await?.since(&before, wanted);
@@ -352,6 +313,57 @@ async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Re
         member_writes_a_job: writes::total(&writes, "member"),
         writes,
     })
+}
+
+/// When each job is submitted, as `namespace/name`, in this order.
+fn due(plan: &Plan) -> Vec<(Duration, String, &Class)> {
+    let mut due: Vec<(Duration, String, &Class)> = Vec::with_capacity(plan.jobs());
+    for namespace in plan.namespaces() {
+        for class in &plan.classes {
+            due.extend((0..class.count).map(|n| {
+                let at = Duration::from_millis(u64::from(n) * class.every_ms);
+                (at, format!("{namespace}/{}-{n}", class.name), class)
+            }));
+        }
+    }
+    due.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
+    due
+}
+
+/// Waits until all jobs have ended; when each was admitted, and when the last one ended.
+async fn follow(
+    sightings: &mut mpsc::Receiver<Sighting>,
+    wanted: usize,
+    began: Instant,
+) -> anyhow::Result<(BTreeMap<String, Instant>, Instant)> {
+    let mut admitted: BTreeMap<String, Instant> = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    let mut last = began;
+    let mut told = began;
+    while ended.len() < wanted {
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            say(&format!(
+                "queue: after {:.0} s {} of {wanted} jobs admitted, {} ended",
+                began.elapsed().as_secs_f64(),
+                admitted.len(),
+                ended.len()
+            ));
+        }
+        match tokio::time::timeout(STALLED, sightings.recv()).await {
+            Ok(Some(Sighting::Admitted(id, at))) => {
+                admitted.entry(id).or_insert(at);
+            }
+            Ok(Some(Sighting::Ended(id, at))) => {
+                admitted.entry(id.clone()).or_insert(at);
+                ended.insert(id);
+                last = last.max(at);
+            }
+            Ok(None) => bail!("the watch on the hub ended"),
+            Err(_) => bail!("{} of {wanted} jobs have ended and nothing moves", ended.len()),
+        }
+    }
+    Ok((admitted, last))
 }
 
 /// How long the jobs of each class waited, beside the ideal.

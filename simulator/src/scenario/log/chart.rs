@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ending, Record, What};
+use super::record::{Ending, Record, What, clock};
 
 /// Columns of the time axis.
 const WIDTH: usize = 64;
@@ -107,7 +107,7 @@ impl Chart {
 fn axis(end_ms: i64) -> String {
     let mut line = String::new();
     for quarter in 0..=4_i64 {
-        let label = super::people::clock(end_ms * quarter / 4);
+        let label = clock(end_ms * quarter / 4);
         let at = (WIDTH - 1) * quarter as usize / 4;
         let at = if quarter == 4 { at.saturating_sub(label.len() - 1) } else { at };
         while line.len() < at {

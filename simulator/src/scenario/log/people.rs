@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use super::{Ending, Log, NodesOf, Record, Summary, What, chart::Chart};
+use super::{
+    chart::Chart,
+    record::{Ending, NodesOf, Record, What, clock},
+    sink::Log,
+    summary::Summary,
+};
 
 /// Node names that a line shows of one component.
 const NODES_SHOWN: usize = 4;
@@ -131,21 +136,6 @@ fn places(nodes: &NodesOf) -> String {
     nodes.iter().map(component).collect::<Vec<_>>().join(", ")
 }
 
-/// `0s`, `1m30s`, `2h05m00s`, `3d04h`.
-pub(super) fn clock(ms: i64) -> String {
-    let (s, rest) = (ms / 1000, ms % 1000);
-    let fraction = match rest {
-        0 => String::new(),
-        _ => format!(".{rest:03}").trim_end_matches('0').to_string(),
-    };
-    match s {
-        0..60 => format!("{s}{fraction}s"),
-        60..3600 => format!("{}m{:02}{fraction}s", s / 60, s % 60),
-        3600..86_400 => format!("{}h{:02}m{:02}s", s / 3600, s / 60 % 60, s % 60),
-        _ => format!("{}d{:02}h{:02}m", s / 86_400, s / 3600 % 24, s / 60 % 60),
-    }
-}
-
 pub(super) fn summary(out: &mut dyn io::Write, found: &Summary) -> io::Result<()> {
     let mut parts = vec![format!("{} succeeded", found.succeeded)];
     let others = [
@@ -184,4 +174,20 @@ pub(super) fn summary(out: &mut dyn io::Write, found: &Summary) -> io::Result<()
         )?;
     }
     out.flush()
+}
+
+/// Keeps nothing: a trace whose summary alone is wanted.
+#[derive(Debug, Default)]
+pub struct SummaryOnly<W> {
+    pub out: W,
+}
+
+impl<W: io::Write> Log for SummaryOnly<W> {
+    fn record(&mut self, _: &Record) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        self::summary(&mut self.out, summary)
+    }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Ending, Record, What};
+use super::record::{Ending, Record, What};
 
 const MS_PER_HOUR: f64 = 3_600_000.0;
 /// Most violations that are listed; more add no information.

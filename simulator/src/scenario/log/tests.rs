@@ -1,3 +1,5 @@
+use std::{collections::BTreeMap, sync::Arc};
+
 use super::*;
 
 fn record(at_ms: i64, job: &str, what: What) -> Record {

@@ -18,7 +18,11 @@ use fleet_views::{
 };
 use serde_json::{Value, json};
 
-use super::{Log, Record, Summary, What};
+use super::{
+    record::{Record, What},
+    sink::Log,
+    summary::Summary,
+};
 use crate::scenario::{Action, ClusterSpec, Manifest, Scenario};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready:NoSchedule";
