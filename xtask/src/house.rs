@@ -18,6 +18,7 @@ use anyhow::Context;
 
 use debt::Debt;
 use source::Room;
+pub use source::without_tests;
 
 /// Lines of one room, tests left out.
 const ROOM_LINES: usize = 8_000;
@@ -55,6 +56,7 @@ pub fn check(root: &Path, folders: &[String]) -> anyhow::Result<Vec<String>> {
     for room in &rooms {
         measured.extend(unused(root, room)?);
     }
+    measured.extend(unused_by_all(root, folders)?);
     let mut broken = Debt::read(&root.join("xtask/debt.txt"))?.judge(&measured);
     broken.extend(table(root, &rooms)?);
     Ok(broken)
@@ -147,7 +149,7 @@ fn unused(root: &Path, room: &Room) -> anyhow::Result<Vec<Measure>> {
         let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
         let name = key.trim().split('.').next().unwrap_or_default().trim_matches('"');
         let words = match section {
-            "[dependencies]" if room.folder != TESTS => &room.words,
+            "[dependencies]" if room.folder != TESTS => &room.roots,
             "[dependencies]" => &room.test_words,
             "[dev-dependencies]" => &room.test_words,
             _ => continue,
@@ -159,6 +161,32 @@ fn unused(root: &Path, room: &Room) -> anyhow::Result<Vec<Measure>> {
         }
     }
     Ok(found)
+}
+
+/// Dependencies of the workspace that no crate takes.
+fn unused_by_all(root: &Path, folders: &[String]) -> anyhow::Result<Vec<Measure>> {
+    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+    let mut taken = BTreeSet::new();
+    for folder in folders {
+        let manifest = read(&root.join(folder).join("Cargo.toml"))?;
+        let keys = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        taken.extend(keys.map(str::to_owned));
+    }
+    let workspace = read(&root.join("Cargo.toml"))?;
+    let section = workspace.split("[workspace.dependencies]").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let names =
+        section.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
+    let unused = names.map(|(name, _)| name).filter(|name| !taken.contains(*name));
+    Ok(unused
+        .map(|name| Measure {
+            what: format!("unused Cargo.toml {name}"),
+            found: 1,
+            allowed: 0,
+            unit: "dependency",
+            about: format!("{name} under [workspace.dependencies] is used by no crate"),
+        })
+        .collect())
 }
 
 /// The table of rooms names every room, and only rooms.

@@ -444,9 +444,12 @@ fn check_sources(folder: &Path, broken: &mut Vec<String>) -> anyhow::Result<()> 
             check_sources(&path, broken)?;
             continue;
         }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for (number, line) in code.lines().enumerate() {
+        let code = crate::house::without_tests(&text).with_context(|| path.display().to_string())?;
+        for (number, line) in code.into_iter().enumerate() {
             let line = line.split("//").next().unwrap_or_default();
             for word in IMPURE_WORDS.iter().filter(|word| line.contains(*word)) {
                 broken.push(format!("{}:{}: `{word}` in a pure room", path.display(), number + 1));

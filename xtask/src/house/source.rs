@@ -11,7 +11,8 @@ use std::{
 use anyhow::Context;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{
-    Attribute, Ident, ImplItemFn, Item, ItemFn, ItemMacro, ItemMod, ItemUse, Macro, UseTree, Visibility,
+    Attribute, Ident, ImplItemFn, Item, ItemExternCrate, ItemFn, ItemMacro, ItemMod, ItemUse, Macro, UseTree,
+    Visibility,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -25,8 +26,9 @@ pub struct Room {
     pub folder: String,
     pub files: Vec<File>,
     pub uses: Uses,
-    /// Identifiers of the sources outside tests, and of everything.
-    pub words: BTreeSet<String>,
+    /// First names of the paths outside tests: crates, among others.
+    pub roots: BTreeSet<String>,
+    /// Identifiers of all sources.
     pub test_words: BTreeSet<String>,
 }
 
@@ -61,7 +63,7 @@ impl Room {
             folder: folder.to_string(),
             files: Vec::new(),
             uses: Uses::new(),
-            words: BTreeSet::new(),
+            roots: BTreeSet::new(),
             test_words: BTreeSet::new(),
         };
         let mut modules = BTreeMap::new();
@@ -103,15 +105,16 @@ impl Room {
                 let mut reader = Reader::new(&text);
                 reader.visit_file(&parsed);
                 collect_words(text.parse().unwrap_or_default(), &mut self.test_words);
-                if !is_test {
-                    self.words.extend(reader.words);
-                    let module: &mut Module = modules.entry(own).or_default();
-                    module.paths.extend(reader.module.paths);
-                    module.passes_on.extend(reader.module.passes_on);
-                    module.passes_all_of.extend(reader.module.passes_all_of);
-                }
                 let lines = text.lines().count();
-                self.files.push(File { path: shown, lines, is_test, functions: reader.functions });
+                let functions = std::mem::take(&mut reader.functions);
+                self.files.push(File { path: shown, lines, is_test, functions });
+                if !is_test {
+                    let module: &mut Module = modules.entry(own).or_default();
+                    module.paths.extend(reader.module.paths.iter().cloned());
+                    module.passes_on.extend(reader.module.passes_on.clone());
+                    module.passes_all_of.extend(reader.module.passes_all_of.iter().cloned());
+                    self.roots.extend(reader.roots());
+                }
             }
         }
         Ok(())
@@ -194,7 +197,8 @@ struct Reader<'t> {
     text: Vec<&'t str>,
     module: Module,
     functions: Vec<Function>,
-    words: BTreeSet<String>,
+    /// Crates that are used without a path.
+    crates: BTreeSet<String>,
 }
 
 impl<'t> Reader<'t> {
@@ -203,8 +207,16 @@ impl<'t> Reader<'t> {
             text: text.lines().collect(),
             module: Module::default(),
             functions: Vec::new(),
-            words: BTreeSet::new(),
+            crates: BTreeSet::new(),
         }
+    }
+
+    /// A name alone may be a variable; a crate is the first name of a path, or is named by `use` or `extern crate`.
+    fn roots(self) -> BTreeSet<String> {
+        let Module { paths, passes_on, passes_all_of } = self.module;
+        let paths = paths.into_iter().filter(|path| path.len() > 1);
+        let all = paths.chain(passes_on.into_values()).chain(passes_all_of);
+        all.filter_map(|path| path.into_iter().next()).chain(self.crates).collect()
     }
 
     fn function(&mut self, name: &Ident, whole: proc_macro2::Span, body: proc_macro2::Span) {
@@ -238,6 +250,9 @@ impl<'t> Reader<'t> {
 
     fn take_name(&mut self, name: String, known_as: &str, before: &[String], passes_on: bool) {
         let mut path = before.to_vec();
+        if before.is_empty() {
+            self.crates.insert(name.clone());
+        }
         if name != "self" {
             path.push(name);
         }
@@ -256,12 +271,11 @@ impl<'t> Reader<'t> {
             let after_dot = std::mem::replace(&mut is_member, is_dot(&token));
             match token {
                 // A field or a method, whatever module has its name.
-                TokenTree::Ident(ident) if after_dot => drop(self.words.insert(ident.to_string())),
+                TokenTree::Ident(_) if after_dot => {}
                 TokenTree::Ident(ident) => {
                     if colons != 2 {
                         self.module.paths.push(std::mem::take(&mut path));
                     }
-                    self.words.insert(ident.to_string());
                     path.push(ident.to_string());
                     colons = 0;
                 }
@@ -298,17 +312,46 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// The lines of a source that are in no item for tests; the others are empty.
+///
+/// # Errors
+/// A source that cannot be parsed.
+pub fn without_tests(text: &str) -> syn::Result<Vec<&str>> {
+    struct Tests(Vec<(usize, usize)>);
+    impl<'a> Visit<'a> for Tests {
+        fn visit_item(&mut self, item: &'a Item) {
+            match is_for_tests(attributes(item)) {
+                true => self.0.push((item.span().start().line, item.span().end().line)),
+                false => visit::visit_item(self, item),
+            }
+        }
+
+        fn visit_impl_item_fn(&mut self, item: &'a ImplItemFn) {
+            if is_for_tests(&item.attrs) {
+                self.0.push((item.span().start().line, item.span().end().line));
+            }
+        }
+    }
+    let mut tests = Tests(Vec::new());
+    tests.visit_file(&syn::parse_file(text)?);
+    let is_test = |number: usize| tests.0.iter().any(|(first, last)| (*first..=*last).contains(&number));
+    Ok(text.lines().enumerate().map(|(at, line)| if is_test(at + 1) { "" } else { line }).collect())
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Mod(ItemMod { attrs, .. })
+        | Item::Fn(ItemFn { attrs, .. })
+        | Item::Use(ItemUse { attrs, .. })
+        | Item::Macro(ItemMacro { attrs, .. }) => attrs,
+        Item::Impl(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
 impl<'a> Visit<'a> for Reader<'_> {
     fn visit_item(&mut self, item: &'a Item) {
-        let attributes = match item {
-            Item::Mod(ItemMod { attrs, .. })
-            | Item::Fn(ItemFn { attrs, .. })
-            | Item::Use(ItemUse { attrs, .. })
-            | Item::Macro(ItemMacro { attrs, .. }) => attrs.as_slice(),
-            Item::Impl(item) => &item.attrs,
-            _ => &[],
-        };
-        if !is_for_tests(attributes) {
+        if !is_for_tests(attributes(item)) {
             visit::visit_item(self, item);
         }
     }
@@ -339,8 +382,8 @@ impl<'a> Visit<'a> for Reader<'_> {
         visit::visit_attribute(self, attribute);
     }
 
-    fn visit_ident(&mut self, ident: &'a Ident) {
-        self.words.insert(ident.to_string());
+    fn visit_item_extern_crate(&mut self, item: &'a ItemExternCrate) {
+        self.crates.insert(item.ident.to_string());
     }
 
     fn visit_item_fn(&mut self, item: &'a ItemFn) {
@@ -384,6 +427,24 @@ mod tests {
         assert_eq!(of("b"), ["a::deep"]);
         assert_eq!(of("a::deep"), ["b"]);
         assert!(of("(root)").is_empty() && of("a").is_empty());
+    }
+
+    #[test]
+    fn a_variable_is_no_crate() {
+        let mut reader = Reader::new("");
+        let text =
+            "use a; use b::{c, d}; extern crate e; fn f(bytes: u8) { g::h!(bytes, i::j); bytes; self.k.l() }";
+        reader.visit_file(&syn::parse_file(text).expect("parses"));
+        let all: Vec<String> = reader.roots().into_iter().collect();
+        assert_eq!(all, ["a", "b", "e", "g", "i"]);
+    }
+
+    #[test]
+    fn what_follows_a_module_of_tests_is_code() {
+        let text =
+            "#[cfg(test)]\nmod tests;\nfn a() {}\nimpl A {\n    #[cfg(test)]\n    fn b() {\n    }\n}\n";
+        let lines = without_tests(text).expect("parses");
+        assert_eq!(lines, ["", "", "fn a() {}", "impl A {", "", "", "", "}"]);
     }
 
     #[test]
