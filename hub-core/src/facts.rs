@@ -9,7 +9,10 @@ use fleet_api::{
     names::VIRTUAL_CLUSTER_LABEL,
     quota_tree::{self, QuotaNode, QuotaNodeStatus},
 };
-use fleet_policies::workload::WorkloadKind;
+use fleet_policies::{
+    reason::Reason,
+    workload::{self, WorkloadKind},
+};
 use fleet_resources::quantity;
 use fleet_views::{
     AttemptFacts, BindingFacts, ClaimFacts, ClusterFacts, End, Id, NodeGroup, QuotaFacts, RunFacts, Said,
@@ -18,7 +21,7 @@ use fleet_views::{
 use jiff::Timestamp;
 use kube_core::ResourceExt;
 
-use crate::{binding::BindingEntry, cluster, kinds::KindRef};
+use crate::{binding::BindingEntry, cluster, kinds::KindRef, status::cut};
 
 fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
@@ -46,20 +49,23 @@ pub fn binding(object: ResourceBinding) -> Option<BindingFacts> {
 /// The same for a parsed binding.
 pub fn entry(entry: &BindingEntry) -> Option<BindingFacts> {
     let created_s = entry.created_s();
-    let workload = entry.workload;
-    if workload == WorkloadKind::Other && entry.object.spec.components.is_empty() {
+    let kind = entry.workload;
+    if kind == WorkloadKind::Other && entry.object.spec.components.is_empty() {
         return None;
     }
     let (spec, status) = (&entry.object.spec, entry.object.status.clone().unwrap_or_default());
     let reference = &spec.resource;
     let requests = entry.total.to_quantities();
+    let items = entry.object.status.iter().flat_map(|status| &status.aggregated_status);
+    let reported = |of: &str| items.clone().find(|item| item.cluster_name == of).map(|item| &item.status);
+    let again = |said| workload::restarts(kind, said);
     let unscheduled = status.conditions.iter().find(|c| c.type_ == "Scheduled" && c.status == "False");
     Some(BindingFacts {
         resource: resource(&entry.kind),
         api_version: reference.api_version.clone(),
         kind: reference.kind.clone(),
         name: reference.name.clone(),
-        is_job: workload != WorkloadKind::Deployment,
+        is_job: kind != WorkloadKind::Deployment,
         priority: spec.priority,
         user: spec.user.clone().unwrap_or_default(),
         virtual_cluster: spec.virtual_cluster().to_owned(),
@@ -90,12 +96,21 @@ pub fn entry(entry: &BindingEntry) -> Option<BindingFacts> {
                 message: attempt.message,
             })
             .collect(),
-        end: status.result.map(|result| End {
-            is_success: result.outcome == "Succeeded",
-            at_s: seconds(&result.recorded_at).unwrap_or(created_s),
-            cluster: result.cluster,
-            reason: result.reason,
-            message: result.message,
+        restarts: spec.clusters.first().and_then(|target| reported(&target.name)).map_or(0, again),
+        end: status.result.map(|result| {
+            // Where Fleet did not end the job, its own status says why it failed. Fleet alone stops jobs.
+            let failed = reported(&result.cluster).and_then(|said| workload::failure(kind, said));
+            let is_own = result.outcome != "Succeeded" && result.reason.is_none();
+            let failed = failed.filter(|(reason, _)| is_own && *reason != Reason::Stopped.as_str());
+            let (reason, message) =
+                failed.map(|(reason, message)| (reason.to_owned(), cut(message).to_owned())).unzip();
+            End {
+                is_success: result.outcome == "Succeeded",
+                at_s: seconds(&result.recorded_at).unwrap_or(created_s),
+                reason: result.reason.or(reason).filter(|reason| !reason.is_empty()),
+                message: result.message.or(message).filter(|message| !message.is_empty()),
+                cluster: result.cluster,
+            }
         }),
     })
 }

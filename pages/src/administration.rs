@@ -25,14 +25,16 @@ impl May {
     }
 }
 
-/// Somebody who may write jobs in a namespace.
+/// Somebody who may write jobs in a namespace, or see more than his own.
 pub struct Tenant {
     /// `user:alice`, `group:ml`, `serviceaccount:team-a/ci`.
     pub who: String,
+    pub role: String,
+    /// Empty: the whole hub.
     pub namespace: String,
-    /// The RoleBinding that says so.
+    /// The RoleBinding or ClusterRoleBinding that says so.
     pub binding: String,
-    /// Others whom the same RoleBinding names.
+    /// Others whom the same binding names.
     pub others: usize,
 }
 

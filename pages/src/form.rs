@@ -23,9 +23,12 @@ pub const ROLES: [(&str, &str); 3] =
 const ROLES_SHOWN: usize = 3;
 /// Classes of a virtual cluster's jobs, and what they mean for the job and for others.
 pub const CLASSES: [(&str, &str); 3] = [
-    ("prod", "has the promised cells, and takes them from test and oppo jobs of its virtual cluster"),
-    ("test", "has the promised cells until a prod job wants them; where none is named"),
-    ("oppo", "runs on what anybody leaves idle, until its owner wants it"),
+    ("prod", "gets cells that its virtual cluster is promised, and preempts test and oppo jobs for them"),
+    (
+        "test",
+        "gets cells that its virtual cluster is promised, and is preempted by prod jobs. It is the class of a job that names none",
+    ),
+    ("oppo", "gets cells that nobody uses, and is preempted as soon as a prod or test job needs them"),
 ];
 
 /// What is wrong, and the id of the field it is wrong in; empty where it is no field's.
@@ -80,18 +83,17 @@ pub struct Form {
 }
 
 impl Form {
-    /// An empty one, with amounts to begin with.
+    /// An empty one, with amounts to begin with in its first role.
     pub fn new(namespace: &str) -> Self {
-        let role = |name: &str, replicas: &str| Role {
-            name: name.to_owned(),
-            replicas: replicas.to_owned(),
+        let mut roles = vec![Role {
+            name: "Master".to_owned(),
+            replicas: "1".to_owned(),
             gpus: "1".to_owned(),
             cpu: "1".to_owned(),
             memory: "1Gi".to_owned(),
             ..Role::default()
-        };
-        let mut roles = vec![role("Master", "1")];
-        roles.resize_with(ROLES_SHOWN, || Role { replicas: String::new(), ..role("", "") });
+        }];
+        roles.resize_with(ROLES_SHOWN, Role::default);
         Self {
             name: String::new(),
             namespace: namespace.to_owned(),
@@ -164,20 +166,20 @@ impl Form {
                 Err(mut wrong) => troubles.append(&mut wrong),
             }
         }
-        let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+        let named = || self.roles.iter().enumerate().filter(|(_, role)| !role.name.is_empty());
         if self.kind == "PyTorchJob"
-            && let Some(odd) = names.iter().find(|name| !["Master", "Worker"].contains(*name))
+            && let Some((index, odd)) =
+                named().find(|(_, role)| !["Master", "Worker"].contains(&role.name.as_str()))
         {
-            troubles.push(Trouble::new(
-                "role0-name",
-                format!("Role: found {odd:?}; allowed of a PyTorchJob: Master, Worker"),
-            ));
+            let message =
+                format!("Role {}: found {:?}; allowed of a PyTorchJob: Master, Worker", index + 1, odd.name);
+            troubles.push(Trouble::new(&format!("role{index}-name"), message));
         }
-        if self.kind == "Job" && self.roles.iter().filter(|role| !role.name.is_empty()).count() > 1 {
-            troubles.push(Trouble::new(
-                "role1-name",
-                format!("Role 2: found {:?}; allowed of a Job: one role", self.roles[1].name),
-            ));
+        if self.kind == "Job"
+            && let Some((index, second)) = named().nth(1)
+        {
+            let message = format!("Role {}: found {:?}; allowed of a Job: one role", index + 1, second.name);
+            troubles.push(Trouble::new(&format!("role{index}-name"), message));
         }
         if !troubles.is_empty() {
             return Err(troubles);
@@ -247,7 +249,10 @@ impl Form {
     }
 
     /// The field that a path of the object came from.
-    pub fn field_of(&self, message: &str) -> &'static str {
+    pub fn field_of(&self, message: &str) -> String {
+        if let Some(field) = self.field_of_role(message) {
+            return field;
+        }
         let places = [
             ("metadata.name", "name"),
             ("namespaces", "namespace"),
@@ -259,10 +264,43 @@ impl Form {
             (QUOTA_LABELS[0], "queue"),
             ("queue", "queue"),
             ("already exists", "name"),
-            ("replicas", "role0-replicas"),
-            ("image", "role0-image"),
         ];
-        places.iter().find(|(part, _)| message.contains(part)).map_or("", |(_, field)| field)
+        let found = places.iter().find(|(part, _)| message.contains(part)).map_or("", |(_, field)| field);
+        found.to_owned()
+    }
+
+    /// The field of a role, where the path leads into one: `spec.pytorchReplicaSpecs[Worker].replicas`,
+    /// `spec.tasks[1].template.spec.containers[0].image`.
+    fn field_of_role(&self, message: &str) -> Option<String> {
+        let behind = |start: &str| {
+            let (_, rest) = message.split_once(start)?;
+            let rest = rest.trim_start_matches(['[', '.']);
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(rest.len());
+            Some(rest.split_at(end))
+        };
+        // Roles without a name are left out of the object.
+        let mut written =
+            self.roles.iter().enumerate().filter(|(index, role)| *index == 0 || !role.name.is_empty());
+        let (index, rest) = if let Some((name, rest)) = behind("pytorchReplicaSpecs") {
+            (written.find(|(_, role)| role.name == name)?.0, rest)
+        } else if let Some((number, rest)) = behind("spec.tasks") {
+            (written.nth(number.parse().ok()?)?.0, rest)
+        } else {
+            let (_, rest) =
+                message.split_once("spec.template").or_else(|| message.split_once("parallelism"))?;
+            (0, rest)
+        };
+        let parts = [
+            (GPU, "gpus"),
+            ("cpu", "cpu"),
+            ("memory", "memory"),
+            ("image", "image"),
+            ("command", "command"),
+            ("replicas", "replicas"),
+            ("priorityClassName", "priority"),
+        ];
+        let part = parts.iter().find(|(part, _)| rest.contains(part)).map_or("name", |(_, field)| field);
+        Some(if part == "priority" { part.to_owned() } else { format!("role{index}-{part}") })
     }
 }
 
@@ -379,6 +417,49 @@ mod tests {
         let mut plain = filled();
         plain.kind = "Job".to_owned();
         assert_eq!(plain.object().expect("an object")["spec"]["completions"], 1);
+    }
+
+    #[test]
+    fn what_the_hub_says_stands_beside_the_field_of_its_path() {
+        let mut form = filled();
+        form.roles[2] = Role { name: "Worker".to_owned(), ..form.roles[0].clone() };
+        let check =
+            |form: &Form, message: &str, field: &str| assert_eq!(form.field_of(message), field, "{message}");
+        let path = "PyTorchJob.kubeflow.org \"x\" is invalid: spec.pytorchReplicaSpecs";
+        check(&form, &format!("{path}[Worker].replicas: Invalid value: 0"), "role2-replicas");
+        check(
+            &form,
+            &format!("{path}.Worker.template.spec.containers[0].image: Required value"),
+            "role2-image",
+        );
+        check(
+            &form,
+            &format!("{path}.Master.template.spec.containers[0].resources.limits[cpu]: odd"),
+            "role0-cpu",
+        );
+        check(&form, &format!("{path}.Master.template.spec.priorityClassName: odd"), "priority");
+        form.kind = "Volcano Job".to_owned();
+        // The second role has no name: the second task is the third role.
+        check(&form, "spec.tasks[1].replicas: Invalid value: 0", "role2-replicas");
+        check(&form, "spec.tasks[0].name: Invalid value", "role0-name");
+        check(&form, "spec.tasks[7].replicas: Invalid value: 0", "");
+        form.kind = "Job".to_owned();
+        check(
+            &form,
+            "Job.batch \"x\" is invalid: spec.template.spec.containers[0].image: Required",
+            "role0-image",
+        );
+        check(&form, "namespaces \"b\" not found", "namespace");
+        check(&form, "jobs \"x\" already exists", "name");
+    }
+
+    #[test]
+    fn roles_without_a_name_have_no_amounts() {
+        let form = Form::new("team");
+        assert!(form.roles.iter().skip(1).all(|role| *role == Role::default()), "{form:?}");
+        let object = filled().object().expect("an object");
+        let specs = object["spec"]["pytorchReplicaSpecs"].as_object().expect("roles");
+        assert_eq!(specs.keys().collect::<Vec<_>>(), ["Master"]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What pages show, as data: drawn as HTML, and handed to programs as JSON.
 
+use std::collections::BTreeMap;
+
 use fleet_openpai::cells::{plan::Plan, tree::Row};
 use fleet_views::{
-    ClusterRow, Home, JobPage, JobQuery, JobRow, QueuePage, QueueRow, Queues, Timeline, VirtualClusterRow,
+    ClusterRow, Home, JobPage, JobQuery, JobRow, PreemptionRow, QueuePage, QueueRow, Queues, Timeline,
+    VirtualClusterRow,
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -84,9 +87,14 @@ pub struct JobView {
     pub timeline: Option<Timeline>,
     pub verdicts: Vec<ClusterVerdict>,
     pub quota: Vec<QueueRow>,
+    /// Those that failed are first.
     pub pods: Vec<PodRow>,
+    pub more_pods: usize,
     /// Why pods are not shown; empty where they are, or where there can be none.
     pub pods_absent: String,
+    /// Runs of others that were preempted for this job, the newest first.
+    pub preempted: Vec<PreemptionRow>,
+    pub more_preempted: usize,
     pub events: Vec<EventRow>,
     pub yaml: String,
     pub can_stop: bool,
@@ -99,7 +107,10 @@ pub struct PodRow {
     pub name: String,
     pub node: String,
     pub state: String,
+    /// Exit codes of its containers with their reasons; of one that was restarted, how it ended before.
     pub exit: String,
+    /// It failed, or one of its containers ended with another code than 0.
+    pub has_failed: bool,
     pub restarts: i64,
     /// GPUs it asks for.
     pub gpus: i64,
@@ -137,6 +148,9 @@ pub struct VirtualClustersView {
     /// Of each virtual cluster what it is promised, with the cells that stand for it; a promise that no good cells are
     /// left for is bad.
     pub cells: Vec<OwnCells>,
+    /// The pages of jobs on cells, by `namespace/name`.
+    #[serde(skip)]
+    pub links: BTreeMap<String, String>,
 }
 
 /// The cells of one virtual cluster.

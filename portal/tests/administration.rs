@@ -81,7 +81,14 @@ async fn a_namespace_is_given_and_taken_away() {
         ("do=grant&who=user%3Acarol&namespace=A%2F..", "Namespace: found &quot;A/..&quot;; allowed"),
         ("do=grant&who=user%3Acarol&namespace=none", "none"),
         ("do=odd", "do: found &quot;odd&quot;; allowed"),
-        ("do=revoke&namespace=a&binding=alice", "allowed: one of fleet-tenant"),
+        (
+            "do=revoke&namespace=a&binding=alice",
+            "found one of role &quot;tenant&quot;; allowed: one of fleet-tenant, fleet-quota",
+        ),
+        (
+            "do=revoke&namespace=&binding=cluster-admin",
+            "found one of role &quot;cluster-admin&quot;; allowed",
+        ),
         ("do=revoke&namespace=a&binding=..%2Fx", "RoleBinding: found &quot;../x&quot;; allowed"),
     ] {
         let said = refused(&hub, &mut root, fields).await;
@@ -89,6 +96,56 @@ async fn a_namespace_is_given_and_taken_away() {
     }
     let name = tenants(&hub, "a").await[0]["metadata"]["name"].as_str().expect("a name").to_owned();
     assert_eq!(refused(&hub, &mut root, &format!("do=revoke&namespace=a&binding={name}")).await, None);
+    assert_eq!(tenants(&hub, "a").await.len(), 2);
+}
+
+/// What a tenant may see beside his own is given where the form says so, and taken away.
+#[tokio::test]
+async fn more_sight_is_given_and_taken_away() {
+    let hub = Hub::start().await;
+    let mut root = hub.sign_in("token-r").await;
+    let more = "quota=yes&clusters=yes";
+    assert_eq!(
+        refused(&hub, &mut root, &format!("do=grant&who=user%3Acarol&namespace=a&{more}")).await,
+        None
+    );
+    let named = |listed: &Value, role: &str| {
+        let items = listed["items"].as_array().into_iter().flatten();
+        let of_role = items.filter(|binding| binding["roleRef"]["name"] == role);
+        of_role.filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let in_system = format!("{RBAC}/namespaces/kube-system/rolebindings");
+    let of_all = format!("{RBAC}/clusterrolebindings");
+    let quota = named(&hub.object(&in_system).await.expect("a list"), "fleet-quota-reader");
+    let listed = hub.object(&of_all).await.expect("a list");
+    let clusters = named(&listed, "fleet-cluster-reader");
+    assert_eq!((quota.len(), clusters.len()), (1, 1));
+    assert!(named(&listed, "fleet-virtual-cluster-reader").is_empty(), "it was not chosen");
+    let page = hub.get(&mut root, PATH).await.body;
+    assert!(page.contains("fleet-quota-reader</td>") && page.contains("fleet-cluster-reader</td>"), "{page}");
+    let fields = format!("do=revoke&namespace=&binding={}", clusters[0]);
+    assert_eq!(refused(&hub, &mut root, &fields).await, None);
+    let fields = format!("do=revoke&namespace=kube-system&binding={}", quota[0]);
+    assert_eq!(refused(&hub, &mut root, &fields).await, None);
+    assert!(named(&hub.object(&of_all).await.expect("a list"), "fleet-cluster-reader").is_empty());
+    assert_eq!(tenants(&hub, "a").await.len(), 1, "the namespace stays hers");
+    // Who may not give it is told, and what he may give stands.
+    hub.allow(
+        "a",
+        "alice",
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["*"]}),
+    )
+    .await;
+    hub.allow(
+        "a",
+        "alice",
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]}),
+    )
+    .await;
+    let mut alice = hub.sign_in("token-a").await;
+    hub.get(&mut alice, PATH).await;
+    let said = refused(&hub, &mut alice, "do=grant&who=user%3Adan&namespace=a&clusters=yes").await;
+    assert!(said.is_some_and(|said| said.contains("fleet-cluster-reader was not given")));
     assert_eq!(tenants(&hub, "a").await.len(), 2);
 }
 

@@ -101,6 +101,43 @@ async fn each_user_sees_and_stops_what_the_hub_lets_him() {
     assert!(hub.get(&mut bob, of_bob).await.body.contains("it is being stopped"));
 }
 
+/// A tenant has no right to list trees or clusters: he sees the queue of his namespace and the whole sentence of a wait, and
+/// nothing of others.
+#[tokio::test]
+async fn a_tenant_sees_his_queue_and_why_he_waits() {
+    let hub = Hub::start().await;
+    let leaf = |name: &str, namespace: &str| json!({"name": name, "namespaces": [namespace], "max": {"nvidia.com/gpu": "8"}});
+    let tree = json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree", "metadata": {"name": "t"},
+        "spec": {"root": {"name": "root", "children": [leaf("research", "a"), leaf("of-bob-alone", "b")]}}});
+    hub.create("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees", tree).await;
+    hub.until(|known| known.tree().root.is_some()).await;
+    let mut alice = hub.sign_in("token-a").await;
+    // Before the first job of the namespace, too.
+    for path in ["/queues", "/", "/queues/root", "/queues/root/research"] {
+        let seen = hub.get(&mut alice, path).await;
+        assert!(seen.status == 200 && seen.body.contains("research"), "{path}: {}", seen.body);
+        assert!(!seen.body.contains("of-bob-alone"), "{path}: {}", seen.body);
+    }
+    assert!(hub.get(&mut alice, "/queues").await.body.contains("only queues of namespaces that you may see"));
+    assert_eq!(hub.get(&mut alice, "/queues/root/of-bob-alone").await.status, 404);
+    let whole = "0 of 2 clusters can hold the whole job now: east: 1 of 2 pods fits; west: not ready";
+    hub.job("a", "x", whole).await;
+    let page = "/jobs/a/pytorchjobs.kubeflow.org/x";
+    let seen = hub.get(&mut alice, page).await.body;
+    assert_eq!(seen.matches("east: 1 of 2 pods fits").count(), 1, "{seen}");
+    // Who may list clusters has a table of them instead.
+    let seen = hub.get(&mut hub.sign_in("token-r").await, page).await.body;
+    assert!(seen.contains("0 of 2 clusters can hold") && !seen.contains("east: 1 of 2 pods fits"), "{seen}");
+    let ask = async |path: &str| {
+        let request = Request::get(path).header(header::AUTHORIZATION, "Bearer token-a");
+        let answer = hub.send(&mut Browser::default(), request, "").await;
+        (answer.status, answer.body)
+    };
+    let (status, body) = ask("/api/fleet/v1/queues").await;
+    assert!(status == 200 && body.contains("root/research") && !body.contains("of-bob-alone"), "{body}");
+    assert_eq!(ask("/api/fleet/v1/queues/root/of-bob-alone").await.0, 404);
+}
+
 #[tokio::test]
 async fn a_right_given_or_taken_shows() {
     let hub = Hub::start().await;

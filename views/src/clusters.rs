@@ -59,7 +59,6 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
     if !sight.clusters {
         return Vec::new();
     }
-    let seen = || known.longest_running().filter(|job| sight.jobs.has(job.namespace()));
     known
         .clusters()
         .iter()
@@ -70,7 +69,9 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
             if !fenced.is_empty() {
                 sentence = format!("{sentence} {fenced}").trim_start().to_owned();
             }
-            let here = || seen().filter(|job| job.is_in(name));
+            let (here, running) = known.running_in(sight, name);
+            // Without the bound a viewer of few of them would look for more until the last.
+            let shown = running.min(MOST_JOBS);
             let mut moving = moving(known, sight, name, facts, lease);
             let more_moving = moving.len().saturating_sub(MOST_JOBS);
             moving.truncate(MOST_JOBS);
@@ -87,8 +88,8 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
                 bars: bars(facts),
                 heat: heat(facts, &Who { known, sight, cluster: name }),
                 lease_renewed_s: lease.and_then(|lease| lease.renewed_s),
-                jobs: here().take(MOST_JOBS).map(|job| job_row(known, job)).collect(),
-                more_jobs: here().count().saturating_sub(MOST_JOBS),
+                jobs: here.take(shown).map(|job| job_row(known, sight, job)).collect(),
+                more_jobs: running - shown,
                 moving,
                 more_moving,
             }
@@ -120,15 +121,16 @@ fn moving(
             };
             let since_s = lost_s.unwrap_or_else(|| job.since_s());
             found.push(MovingRow {
-                job: job_row(known, job),
+                job: job_row(known, sight, job),
                 why: why.to_owned(),
                 state: state.to_owned(),
                 since_s,
             });
         }
     }
-    let gone = known.most_evicted().filter(|job| matches!(job.state(), State::Waiting | State::Starting));
-    for job in gone.filter(|job| sight.jobs.has(job.namespace()) && !job.is_in(cluster)) {
+    let gone =
+        known.most_evicted(sight).filter(|job| matches!(job.state(), State::Waiting | State::Starting));
+    for job in gone.filter(|job| !job.is_in(cluster)) {
         let last = job.binding.attempts.iter().max_by_key(|attempt| attempt.epoch);
         let Some(last) = last.filter(|last| last.cluster == cluster) else { continue };
         let state = match job.state() {
@@ -136,7 +138,7 @@ fn moving(
             _ => "waits for another place".to_owned(),
         };
         found.push(MovingRow {
-            job: job_row(known, job),
+            job: job_row(known, sight, job),
             why: last.reason.clone(),
             state,
             since_s: last.ended_s,

@@ -42,6 +42,8 @@ pub struct BindingFacts {
     pub pods: i64,
     /// Why it is not scheduled.
     pub unscheduled: Option<Said>,
+    /// How often pods, or all of it, started anew within its present run, as far as its kind counts that.
+    pub restarts: i64,
     pub run: Option<RunFacts>,
     pub attempts: Vec<AttemptFacts>,
     pub end: Option<End>,
@@ -74,7 +76,7 @@ pub struct End {
     pub is_success: bool,
     pub cluster: String,
     pub at_s: i64,
-    /// Why Fleet itself ended it.
+    /// Why Fleet itself ended it; or else why it failed, as its own status says.
     pub reason: Option<String>,
     pub message: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! The list of jobs: filters, order, and pages by cursor.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     facts::Id,
     job::{Job, State},
     known::Known,
-    sight::Sight,
+    sight::{Namespaces, Sight},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,10 +43,10 @@ impl Sort {
         Self::ALL.into_iter().find(|sort| sort.as_str() == text)
     }
 
-    fn key(self, job: &Job) -> Key {
+    fn key(self, job: &Job) -> Key<'_> {
         match self {
             Self::Created => Key::Number(job.binding.created_s),
-            Self::Name => Key::Text(job.name().to_owned()),
+            Self::Name => Key::Text(Cow::Borrowed(job.name())),
             Self::Priority => Key::Number(i64::from(job.binding.priority)),
             Self::Gpus => Key::Number(job.gpus()),
             Self::Since => Key::Number(job.since_s()),
@@ -56,15 +56,15 @@ impl Sort {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum Key<'j> {
     Number(i64),
-    Text(String),
+    Text(Cow<'j, str>),
 }
 
 /// The last row of a page: the next page begins after it, even if jobs have been added or deleted meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    key: Key,
+    key: Key<'static>,
     id: Id,
 }
 
@@ -75,7 +75,7 @@ impl Cursor {
         let (key, namespace) = rest.rsplit_once('/')?;
         let key = match key.split_at_checked(1)? {
             ("n", number) => Key::Number(number.parse().ok()?),
-            ("t", text) => Key::Text(text.to_owned()),
+            ("t", text) => Key::Text(Cow::Owned(text.to_owned())),
             _ => return None,
         };
         Some(Self { key, id: (namespace.to_owned(), name.to_owned()) })
@@ -112,18 +112,16 @@ pub struct JobQuery {
 }
 
 impl JobQuery {
-    /// `of_leaves`: virtual clusters of queues, by the paths of their leaves.
-    fn takes(&self, job: &Job, text: &str, of_leaves: &BTreeMap<String, String>) -> bool {
+    fn takes(&self, known: &Known, job: &Job, text: &str) -> bool {
         let queue = job.queue();
         let in_queue = || {
             queue
                 .strip_prefix(self.queue.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let says = || {
-            let has = |part: &str| part.to_lowercase().contains(text);
-            has(job.name()) || has(job.namespace()) || has(&job.binding.kind)
-        };
+        // Names have no capitals.
+        let says =
+            || job.name().contains(text) || job.namespace().contains(text) || has(&job.binding.kind, text);
         self.state.is_none_or(|state| job.state() == state)
             && (self.queue.is_empty() || in_queue())
             && (self.cluster.is_empty() || job.is_in(&self.cluster))
@@ -132,16 +130,8 @@ impl JobQuery {
             && (self.reason.is_empty() || job.said().0 == self.reason)
             && self.priority.is_none_or(|priority| job.binding.priority == priority)
             && (self.user.is_empty() || job.binding.user == self.user)
-            && (self.virtual_cluster.is_empty() || virtual_cluster(job, of_leaves) == self.virtual_cluster)
+            && (self.virtual_cluster.is_empty() || known.virtual_cluster_of(job) == self.virtual_cluster)
             && (text.is_empty() || says())
-    }
-}
-
-/// Its own, or that of its queue; empty if it has none.
-fn virtual_cluster<'f>(job: &'f Job, of_leaves: &'f BTreeMap<String, String>) -> &'f str {
-    match job.binding.virtual_cluster.as_str() {
-        "" => of_leaves.get(job.queue()).map_or("", String::as_str),
-        own => own,
     }
 }
 
@@ -160,7 +150,7 @@ pub struct JobRow {
     pub clusters: Vec<String>,
     /// Who submitted it, as its label says.
     pub user: String,
-    /// The one that it names or has cells of; that of its queue is not repeated here.
+    /// The one that it names or has cells of, or else that of its queue.
     pub virtual_cluster: String,
     pub priority: i32,
     pub pods: i64,
@@ -186,8 +176,8 @@ pub struct JobPage {
     pub namespaces: Vec<String>,
 }
 
-pub fn job_row(known: &Known, job: &Job) -> JobRow {
-    let (reason, message) = known.said(job);
+pub fn job_row(known: &Known, sight: &Sight, job: &Job) -> JobRow {
+    let (reason, message) = known.said(sight, job);
     let binding = &job.binding;
     JobRow {
         namespace: job.namespace().to_owned(),
@@ -199,7 +189,7 @@ pub fn job_row(known: &Known, job: &Job) -> JobRow {
         cluster: job.cluster().to_owned(),
         clusters: job.clusters().map(str::to_owned).collect(),
         user: binding.user.clone(),
-        virtual_cluster: binding.virtual_cluster.clone(),
+        virtual_cluster: known.virtual_cluster_of(job).to_owned(),
         priority: binding.priority,
         pods: binding.pods,
         gpus: job.gpus(),
@@ -213,44 +203,113 @@ pub fn job_row(known: &Known, job: &Job) -> JobRow {
     }
 }
 
-/// One page of the jobs that match a query.
+/// Whether a part of `whole` is this text, which is in lower case.
+fn has(whole: &str, text: &str) -> bool {
+    whole.as_bytes().windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
+}
+
+/// With more jobs than this in sight, a list by age is read from the index of ages.
+const FEW: usize = 5_000;
+
+/// One page of the jobs that match a query. A list by age that only states or namespaces filter costs by its rows, whatever
+/// the number of jobs; others look at each job that the index of the narrowest filter has.
 pub fn jobs(known: &Known, sight: &Sight, query: &JobQuery) -> JobPage {
     let text = query.text.trim().to_lowercase();
-    let of_leaves = match query.virtual_cluster.is_empty() {
-        true => BTreeMap::new(),
-        false => known.virtual_clusters_of_leaves(),
+    let namespaces = known.counts().keys().filter(|name| sight.jobs.has(name)).cloned().collect();
+    let total = counted(known, sight, query, &text);
+    let (found, total) = match total.filter(|total| *total > FEW && query.sort == Sort::Created) {
+        Some(total) => (by_age(known, sight, query), total),
+        None => looked_through(known, sight, query, &text),
     };
+    let is_more = found.len() > query.limit;
+    let shown = &found[..found.len().min(query.limit)];
+    let next = shown.last().filter(|_| is_more);
+    let next = next.map(|job| {
+        let key = match query.sort.key(job) {
+            Key::Number(number) => Key::Number(number),
+            Key::Text(text) => Key::Text(Cow::Owned(text.into_owned())),
+        };
+        Cursor { key, id: job.id.clone() }.text()
+    });
+    let rows = shown.iter().map(|job| job_row(known, sight, job)).collect();
+    JobPage { rows, total, next, namespaces }
+}
+
+/// How many jobs match, if counts say it: nothing but states and namespaces is asked for.
+fn counted(known: &Known, sight: &Sight, query: &JobQuery, text: &str) -> Option<usize> {
+    let JobQuery { queue, cluster, kind, reason, priority, user, virtual_cluster, .. } = query;
+    let others = [queue, cluster, kind, reason, user, virtual_cluster];
+    let is_plain = text.is_empty() && priority.is_none() && others.into_iter().all(String::is_empty);
+    let of = |(namespace, _): &(&String, _)| {
+        sight.jobs.has(namespace) && (query.namespace.is_empty() || query.namespace == **namespace)
+    };
+    let states = known.counts().iter().filter(of).flat_map(|(_, counts)| counts);
+    let counts = states.filter(|(state, _)| query.state.is_none_or(|wanted| wanted == **state));
+    is_plain.then(|| counts.map(|(_, count)| count).sum())
+}
+
+/// The rows of a page and one more, from the index of ages.
+fn by_age<'k>(known: &'k Known, sight: &'k Sight, query: &JobQuery) -> Vec<&'k Job> {
+    let after = query.after.as_ref().and_then(|after| match after.key {
+        Key::Number(created_s) => Some((created_s, after.id.clone())),
+        Key::Text(_) => None,
+    });
+    let jobs = known.by_age(sight, query.ascending, after);
+    jobs.filter(|job| query.takes(known, job, "")).take(query.limit + 1).collect()
+}
+
+/// The rows of a page and one more, and how many there are, from all jobs that may match.
+fn looked_through<'k>(
+    known: &'k Known,
+    sight: &'k Sight,
+    query: &JobQuery,
+    text: &str,
+) -> (Vec<&'k Job>, usize) {
     let mut total = 0;
-    let mut found: Vec<(Key, &Job)> = Vec::new();
-    let is_after = |key: &Key, job: &Job| match &query.after {
+    let mut found: Vec<(Key<'k>, &Job)> = Vec::new();
+    let is_after = |key: &Key<'_>, job: &Job| match &query.after {
         None => true,
         Some(after) if query.ascending => (key, &job.id) > (&after.key, &after.id),
         Some(after) => (key, &job.id) < (&after.key, &after.id),
     };
-    for job in known.jobs().values().filter(|job| sight.jobs.has(job.namespace())) {
-        if !query.takes(job, &text, &of_leaves) {
-            continue;
-        }
+    for job in candidates(known, sight, query).filter(|job| query.takes(known, job, text)) {
         total += 1;
         let key = query.sort.key(job);
         if is_after(&key, job) {
             found.push((key, job));
         }
     }
-    let order = |a: &(Key, &Job), b: &(Key, &Job)| {
+    let order = |a: &(Key<'_>, &Job), b: &(Key<'_>, &Job)| {
         let order = (&a.0, &a.1.id).cmp(&(&b.0, &b.1.id));
         if query.ascending { order } else { order.reverse() }
     };
-    let is_more = found.len() > query.limit;
-    if is_more {
+    if found.len() > query.limit + 1 {
         // Only the rows of this page must be sorted.
-        found.select_nth_unstable_by(query.limit, order);
-        found.truncate(query.limit);
+        found.select_nth_unstable_by(query.limit + 1, order);
+        found.truncate(query.limit + 1);
     }
     found.sort_unstable_by(order);
-    let next = found.last().filter(|_| is_more);
-    let next = next.map(|(key, job)| Cursor { key: key.clone(), id: job.id.clone() }.text());
-    let rows = found.iter().map(|(_, job)| job_row(known, job)).collect();
-    let namespaces = known.counts().keys().filter(|name| sight.jobs.has(name)).cloned().collect();
-    JobPage { rows, total, next, namespaces }
+    (found.into_iter().map(|(_, job)| job).collect(), total)
+}
+
+/// Jobs in sight among which are all that match: those of a namespace, of a user, or that wait, where one is asked for.
+fn candidates<'k>(
+    known: &'k Known,
+    sight: &'k Sight,
+    query: &JobQuery,
+) -> Box<dyn Iterator<Item = &'k Job> + 'k> {
+    if !query.namespace.is_empty() {
+        let is_seen = sight.jobs.has(&query.namespace);
+        let own: Vec<&Job> = known.jobs_of(&query.namespace).filter(|_| is_seen).collect();
+        return Box::new(own.into_iter());
+    }
+    if !query.user.is_empty() {
+        let own: Vec<&Job> = known.of_user(sight, &query.user).collect();
+        return Box::new(own.into_iter());
+    }
+    match &sight.jobs {
+        Namespaces::Only(names) => Box::new(names.iter().flat_map(|name| known.jobs_of(name))),
+        Namespaces::All if query.state == Some(State::Waiting) => Box::new(known.longest_waiting(sight)),
+        Namespaces::All => Box::new(known.jobs().values()),
+    }
 }

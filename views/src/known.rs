@@ -5,6 +5,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
 use crate::{
@@ -12,8 +13,10 @@ use crate::{
         BindingFacts, ClusterFacts, Id, LeaseFacts, PlaceFacts, QuotaFacts, TreeFacts, UnitFacts,
         VirtualClusterFacts,
     },
+    indexes::Indexes,
     job::{Job, State},
     said::said_now,
+    sight::Sight,
 };
 
 /// Place in the queue of a leaf: by priority, age and name.
@@ -55,11 +58,12 @@ pub struct Known {
     early: BTreeMap<Id, UnitFacts>,
     lines: BTreeMap<String, Line>,
     counts: BTreeMap<String, BTreeMap<State, usize>>,
-    newest: BTreeSet<(Reverse<i64>, Id)>,
+    by_age: BTreeSet<(i64, Id)>,
     waiting: BTreeSet<(i64, Id)>,
     running: BTreeSet<(i64, Id)>,
     evicted: BTreeSet<(Reverse<usize>, Id)>,
     claims: BTreeSet<(String, Id)>,
+    indexes: Indexes,
     /// By namespace and name of their Reservation.
     places: BTreeMap<Id, PlaceFacts>,
     /// Cluster, node and job of each place.
@@ -68,7 +72,17 @@ pub struct Known {
     leases: BTreeMap<String, LeaseFacts>,
     virtual_clusters: BTreeMap<String, VirtualClusterFacts>,
     tree: TreeFacts,
+    leaves: Leaves,
     version: u64,
+}
+
+/// What the leaves of the tree say, beside their amounts.
+#[derive(Clone, Debug, Default)]
+struct Leaves {
+    /// By path: the virtual cluster of jobs that name none.
+    virtual_clusters: BTreeMap<String, String>,
+    /// Listed by a leaf.
+    namespaces: BTreeSet<String>,
 }
 
 impl Known {
@@ -90,24 +104,98 @@ impl Known {
         self.version += 1;
     }
 
-    /// All jobs, the newest first.
-    pub fn newest(&self) -> impl Iterator<Item = &Job> {
-        self.newest.iter().filter_map(|(_, id)| self.jobs.get(id))
+    /// Of these jobs, those that the viewer may see: the others are not even looked up.
+    fn seen<'k>(
+        &'k self,
+        ids: impl Iterator<Item = &'k Id>,
+        sight: &'k Sight,
+    ) -> impl Iterator<Item = &'k Job> {
+        ids.filter(|id| sight.jobs.has(&id.0)).filter_map(|id| self.jobs.get(id))
     }
 
-    /// Waiting jobs, the oldest wait first.
-    pub fn longest_waiting(&self) -> impl Iterator<Item = &Job> {
-        self.waiting.iter().filter_map(|(_, id)| self.jobs.get(id))
+    /// Jobs of one namespace.
+    pub fn jobs_of<'k>(&'k self, namespace: &str) -> impl Iterator<Item = &'k Job> {
+        let from = (namespace.to_owned(), String::new());
+        let namespace = namespace.to_owned();
+        self.jobs.range(from..).take_while(move |(id, _)| id.0 == namespace).map(|(_, job)| job)
     }
 
-    /// Running jobs, the longest-running first.
-    pub fn longest_running(&self) -> impl Iterator<Item = &Job> {
-        self.running.iter().filter_map(|(_, id)| self.jobs.get(id))
+    /// Jobs that the viewer may see, the newest first.
+    pub fn newest<'k>(&'k self, sight: &'k Sight) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.by_age.iter().rev().map(|(_, id)| id), sight)
     }
 
-    /// Jobs that have not ended but whose earlier runs have, most runs first.
-    pub fn most_evicted(&self) -> impl Iterator<Item = &Job> {
-        self.evicted.iter().filter_map(|(_, id)| self.jobs.get(id))
+    /// The same by age, the oldest or the newest first, from behind a job on: when it was created, and its id.
+    pub(crate) fn by_age<'k>(
+        &'k self,
+        sight: &'k Sight,
+        ascending: bool,
+        after: Option<(i64, Id)>,
+    ) -> Box<dyn Iterator<Item = &'k Job> + 'k> {
+        let bound = after.map_or(Bound::Unbounded, Bound::Excluded);
+        match ascending {
+            true => {
+                let ids = self.by_age.range((bound, Bound::Unbounded));
+                Box::new(self.seen(ids.map(|(_, id)| id), sight))
+            }
+            false => {
+                let ids = self.by_age.range((Bound::Unbounded, bound)).rev();
+                Box::new(self.seen(ids.map(|(_, id)| id), sight))
+            }
+        }
+    }
+
+    /// Waiting jobs that the viewer may see, the oldest wait first.
+    pub fn longest_waiting<'k>(&'k self, sight: &'k Sight) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.waiting.iter().map(|(_, id)| id), sight)
+    }
+
+    /// Running jobs that the viewer may see, the longest-running first.
+    pub fn longest_running<'k>(&'k self, sight: &'k Sight) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.running.iter().map(|(_, id)| id), sight)
+    }
+
+    /// Jobs that have not ended but whose earlier runs have, most runs first, as far as the viewer may see them.
+    pub fn most_evicted<'k>(&'k self, sight: &'k Sight) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.evicted.iter().map(|(_, id)| id), sight)
+    }
+
+    /// Jobs that have not ended and start anew in the same run, most restarts first, as far as the viewer may see them.
+    pub fn most_restarted<'k>(&'k self, sight: &'k Sight) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.indexes.restarted(), sight)
+    }
+
+    /// Jobs with this user in their label that the viewer may see, the newest first.
+    pub fn of_user<'k>(&'k self, sight: &'k Sight, user: &str) -> impl Iterator<Item = &'k Job> {
+        self.seen(self.indexes.of_user(user), sight)
+    }
+
+    /// Running jobs of a cluster that the viewer may see, the longest-running first, and how many there are.
+    pub fn running_in<'k>(
+        &'k self,
+        sight: &'k Sight,
+        cluster: &str,
+    ) -> (impl Iterator<Item = &'k Job>, usize) {
+        let counts = self.indexes.counts_in(cluster).filter(|(namespace, _)| sight.jobs.has(namespace));
+        (self.seen(self.indexes.running_in(cluster), sight), counts.map(|(_, count)| count).sum())
+    }
+
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
+    }
+
+    /// The job that a user calls by this name; of several kinds, one of them.
+    pub fn named(&self, namespace: &str, name: &str) -> Option<&Job> {
+        // A binding is named after its job.
+        let from = (namespace.to_owned(), name.to_owned());
+        let near = self.jobs.range(from..).map(|(_, job)| job);
+        let mut near = near.take_while(|job| job.namespace() == namespace && job.id.1.starts_with(name));
+        near.find(|job| job.name() == name)
+    }
+
+    /// Namespaces that have jobs, or that a leaf lists. Some may be there twice.
+    pub fn namespaces(&self) -> impl Iterator<Item = &String> {
+        self.counts.keys().chain(&self.leaves.namespaces)
     }
 
     /// Jobs by state, of each namespace.
@@ -128,13 +216,12 @@ impl Known {
         self.claims.iter().filter_map(|(leaf, id)| Some((leaf, self.jobs.get(id)?)))
     }
 
-    /// Virtual clusters of queues, by the paths of their leaves.
-    pub(crate) fn virtual_clusters_of_leaves(&self) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        if let Some(root) = &self.tree.root {
-            add_virtual_clusters(root, "", &mut found);
+    /// The virtual cluster of a job: its own, or that of its queue; empty if it has none.
+    pub(crate) fn virtual_cluster_of<'k>(&'k self, job: &'k Job) -> &'k str {
+        match job.binding.virtual_cluster.as_str() {
+            "" => self.leaves.virtual_clusters.get(job.queue()).map_or("", String::as_str),
+            own => own,
         }
-        found
     }
 
     pub(crate) fn lines(&self) -> &BTreeMap<String, Line> {
@@ -158,11 +245,12 @@ impl Known {
         &self.tree
     }
 
-    /// Reason and sentence of a job's state, with the numbers of now.
-    pub fn said(&self, job: &Job) -> (String, String) {
+    /// Reason and sentence of a job's state, with the numbers of now. What each cluster lacked is left to the table of
+    /// clusters, unless the viewer has no such table.
+    pub fn said(&self, sight: &Sight, job: &Job) -> (String, String) {
         let (reason, message) = job.said();
         let message = match job.state() {
-            State::Waiting => said_now(reason, message, self.tree.root.as_ref()),
+            State::Waiting => said_now(reason, message, self.tree.root.as_ref(), sight.clusters),
             _ => message.to_owned(),
         };
         (reason.to_owned(), message)
@@ -272,6 +360,10 @@ impl Known {
 
     pub fn set_tree(&mut self, tree: TreeFacts) {
         if self.tree != tree {
+            self.leaves = Leaves::default();
+            if let Some(root) = &tree.root {
+                self.leaves.add(root, "");
+            }
             self.tree = tree;
             self.version += 1;
         }
@@ -279,8 +371,9 @@ impl Known {
 
     fn put(&mut self, job: Job) {
         let (id, state) = (job.id.clone(), job.state());
+        self.indexes.add(&job);
         *self.counts.entry(id.0.clone()).or_default().entry(state).or_default() += 1;
-        self.newest.insert((Reverse(job.binding.created_s), id.clone()));
+        self.by_age.insert((job.binding.created_s, id.clone()));
         match state {
             State::Waiting => {
                 self.waiting.insert((job.since_s(), id.clone()));
@@ -311,6 +404,7 @@ impl Known {
     fn take(&mut self, id: &Id) -> Option<Job> {
         let job = self.jobs.remove(id)?;
         let state = job.state();
+        self.indexes.remove(&job);
         if let Some(counts) = self.counts.get_mut(&id.0) {
             if let Some(count) = counts.get_mut(&state) {
                 *count -= 1;
@@ -320,7 +414,7 @@ impl Known {
                 self.counts.remove(&id.0);
             }
         }
-        self.newest.remove(&(Reverse(job.binding.created_s), id.clone()));
+        self.by_age.remove(&(job.binding.created_s, id.clone()));
         self.waiting.remove(&(job.since_s(), id.clone()));
         self.running.remove(&(job.since_s(), id.clone()));
         self.evicted.remove(&(Reverse(job.binding.attempts.len()), id.clone()));
@@ -344,12 +438,17 @@ impl Known {
     }
 }
 
-fn add_virtual_clusters(node: &QuotaFacts, parent: &str, found: &mut BTreeMap<String, String>) {
-    let path = crate::queues::path_of(&node.name, parent);
-    for child in &node.children {
-        add_virtual_clusters(child, &path, found);
-    }
-    if node.children.is_empty() && !node.virtual_cluster.is_empty() {
-        found.insert(path, node.virtual_cluster.clone());
+impl Leaves {
+    fn add(&mut self, node: &QuotaFacts, parent: &str) {
+        let path = crate::queues::path_of(&node.name, parent);
+        for child in &node.children {
+            self.add(child, &path);
+        }
+        if node.children.is_empty() {
+            self.namespaces.extend(node.namespaces.iter().cloned());
+            if !node.virtual_cluster.is_empty() {
+                self.virtual_clusters.insert(path, node.virtual_cluster.clone());
+            }
+        }
     }
 }

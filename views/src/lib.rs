@@ -1,9 +1,9 @@
 //! What users see of a fleet: turns facts about jobs, queues and clusters into rows, bars and sentences.
 //!
-//! [`Known`] takes in facts one by one and maintains the indexes that pages need, so the first rows of a list
-//! cost the same in a fleet of ten jobs and of a hundred thousand. Every view is a pure function of what is
-//! known, of what the viewer may see ([`Sight`]) and of the time. Not here: reading API objects, and
-//! rendering.
+//! [`Known`] takes in facts one by one and maintains the indexes that pages need: the first page, a page of a queue, and
+//! the list of jobs by age cost by their rows. A list of jobs that is ordered or filtered by something else looks at
+//! each job in sight. Every view is a pure function of what is known, of what the viewer may see ([`Sight`]) and of the
+//! time. Not here: reading API objects, and rendering.
 
 pub mod age;
 pub mod amounts;
@@ -12,11 +12,13 @@ mod clusters;
 mod facts;
 mod heat;
 mod home;
+mod indexes;
 mod job;
 mod jobs;
 mod known;
 pub mod log;
 mod outlook;
+mod preemptions;
 mod queues;
 pub mod run;
 mod said;
@@ -38,6 +40,7 @@ pub use job::{Job, State};
 pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
 pub use outlook::outlook;
+pub use preemptions::{PreemptionRow, preempted_for, preemptions};
 pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, ROOT, WaitingRow, is_place, path_of, queue, queues};
 pub use said::said_now;
 pub use sight::{Namespaces, Sight};

@@ -16,8 +16,12 @@ use crate::{
     facts::QuotaFacts,
     job::Job,
     known::{Known, Place},
+    preemptions::{PreemptionRow, preemptions},
     sight::Sight,
 };
+
+/// On the page of one queue.
+const MOST_PREEMPTIONS: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -36,13 +40,16 @@ pub struct QueueRow {
     pub lending: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Queues {
     pub rows: Vec<QueueRow>,
     /// The errors of trees that are not in force.
     pub problems: Vec<String>,
     /// Why nothing is shown; empty if something is.
     pub absent: String,
+    /// Why only some queues are shown; empty if all are.
+    pub left_out: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -90,26 +97,43 @@ pub struct QueuePage {
     pub next: Option<String>,
     /// Why the jobs of this page wait: reason, its meaning, how many jobs.
     pub reasons: Vec<(String, String, usize)>,
+    /// The last preemptions of jobs that are here.
+    pub preemptions: Vec<PreemptionRow>,
 }
 
-/// Every node of the tree, parents first.
+/// Every node of the tree, parents first. A viewer who may not list quota trees sees the leaves that list one of his
+/// namespaces, and the nodes above them.
 pub fn queues(known: &Known, sight: &Sight) -> Queues {
-    let nothing = |absent: &str| Queues { rows: Vec::new(), problems: Vec::new(), absent: absent.to_owned() };
-    if !sight.queues {
-        return nothing(
-            "The hub does not let you list ElasticQuotaTrees in namespace kube-system, so queues are not shown.",
-        );
-    }
     let tree = known.tree();
-    let mut shown = nothing("");
-    shown.problems.clone_from(&tree.problems);
+    let mut shown = Queues::default();
+    if sight.queues {
+        shown.problems.clone_from(&tree.problems);
+    }
     match &tree.root {
         Some(root) => {
             let mut governed = BTreeSet::new();
             govern(root, &mut governed);
-            let mut rows = Rows { known, governed, rows: Vec::new() };
+            let mut rows = Rows { known, sight, governed, rows: Vec::new() };
             rows.add(root, "", 0, &BTreeMap::new());
             shown.rows = rows.rows;
+            if !sight.queues {
+                let right = "The hub does not let you list ElasticQuotaTrees in namespace kube-system";
+                match shown.rows.is_empty() {
+                    true => {
+                        shown.absent = format!("{right}, and no queue lists a namespace that you may see.")
+                    }
+                    false => {
+                        shown.left_out =
+                            format!("{right}: only queues of namespaces that you may see are shown.");
+                    }
+                }
+            }
+        }
+        None if !sight.queues => {
+            shown.absent =
+                "The hub does not let you list ElasticQuotaTrees in namespace kube-system, so queues are \
+                            not shown."
+                    .to_owned();
         }
         None => {
             shown.absent = match tree.problems.is_empty() {
@@ -140,7 +164,11 @@ pub fn queue(
     let below: Vec<QueueRow> = all.iter().filter(is_below).cloned().collect();
     let above = all.iter().filter(|row| holds(&row.path, path) && row.path != path);
     let above = above.map(|row| (row.name.clone(), row.path.clone())).collect();
-    let (waiting, next) = line(known, sight, path, after.and_then(read_place), limit);
+    let leaves: BTreeSet<&str> =
+        all.iter().filter(|row| row.is_leaf && holds(path, &row.path)).map(|row| row.path.as_str()).collect();
+    // A leaf that has gone from the tree may still have jobs.
+    let is_seen = |leaf: &str| holds(path, leaf) && (sight.queues || leaves.contains(leaf));
+    let (waiting, next) = line(known, sight, is_seen, after.and_then(read_place), limit);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for row in waiting.iter().filter(|row| row.job.is_some()) {
         *reasons.entry(row.reason.clone()).or_default() += 1;
@@ -153,12 +181,13 @@ pub fn queue(
         })
         .collect();
     reasons.sort_by_key(|(reason, _, count)| (Reverse(*count), reason.clone()));
-    let claims = claims(known, sight, path);
-    Some(QueuePage { row, above, below, claims, waiting, next, reasons })
+    let claims = claims(known, sight, is_seen);
+    let preemptions = preemptions(known, sight, Some(path), MOST_PREEMPTIONS);
+    Some(QueuePage { row, above, below, claims, waiting, next, reasons, preemptions })
 }
 
-fn claims(known: &Known, sight: &Sight, path: &str) -> Vec<ClaimRow> {
-    let of = known.claims().filter(|(leaf, _)| holds(path, leaf));
+fn claims(known: &Known, sight: &Sight, is_seen: impl Fn(&str) -> bool) -> Vec<ClaimRow> {
+    let of = known.claims().filter(|(leaf, _)| is_seen(leaf));
     of.filter_map(|(leaf, job)| {
         let claim = job.unit.as_ref()?.claim.as_ref()?;
         let is_seen = sight.jobs.has(job.namespace());
@@ -177,7 +206,7 @@ fn claims(known: &Known, sight: &Sight, path: &str) -> Vec<ClaimRow> {
 }
 
 /// Whether `path` is the node `of`, or below it.
-fn holds(of: &str, path: &str) -> bool {
+pub(crate) fn holds(of: &str, path: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -195,13 +224,13 @@ type Cursor = (usize, String, Place);
 fn line(
     known: &Known,
     sight: &Sight,
-    path: &str,
+    is_seen: impl Fn(&str) -> bool,
     after: Option<Cursor>,
     limit: usize,
 ) -> (Vec<WaitingRow>, Option<String>) {
     let mut rows = Vec::new();
     let mut last: Option<(usize, &String, &Place)> = None;
-    for (leaf, line) in known.lines().iter().filter(|(leaf, _)| holds(path, leaf)) {
+    for (leaf, line) in known.lines().iter().filter(|(leaf, _)| is_seen(leaf)) {
         let (mut position, from) = match &after {
             Some((_, of, _)) if leaf < of => continue,
             Some((position, of, place)) if leaf == of => (*position, Bound::Excluded(place)),
@@ -233,7 +262,7 @@ fn row(known: &Known, job: &Job, place: &Place, position: usize, sight: &Sight) 
     if !sight.jobs.has(job.namespace()) {
         return common;
     }
-    let (reason, message) = known.said(job);
+    let (reason, message) = known.said(sight, job);
     WaitingRow {
         job: Some((job.namespace().to_owned(), job.name().to_owned(), job.binding.resource.clone())),
         reason,
@@ -273,12 +302,26 @@ fn govern<'f>(node: &'f QuotaFacts, governed: &mut BTreeSet<&'f String>) {
 /// The rows of a tree, as they are made.
 struct Rows<'f> {
     known: &'f Known,
+    sight: &'f Sight,
     governed: BTreeSet<&'f String>,
     rows: Vec<QueueRow>,
 }
 
 impl Rows<'_> {
+    /// Whether the viewer may see a node: all of them, or those above a leaf of his namespaces.
+    fn shows(&self, node: &QuotaFacts) -> bool {
+        let lists_his = || node.namespaces.iter().any(|namespace| self.sight.jobs.has(namespace));
+        self.sight.queues
+            || node.children.is_empty() && lists_his()
+            || node.children.iter().any(|child| self.shows(child))
+    }
+
     fn add(&mut self, node: &QuotaFacts, parent: &str, depth: usize, lent: &BTreeMap<String, i64>) {
+        if !self.shows(node) {
+            return;
+        }
+        let seen = |namespace: &&String| self.sight.queues || self.sight.jobs.has(namespace);
+        let namespaces = node.namespaces.iter().filter(seen).cloned().collect();
         let path = path_of(&node.name, parent);
         let (mut waiting, mut running) = (0, 0);
         for (_, line) in self.known.lines().iter().filter(|(leaf, _)| holds(&path, leaf)) {
@@ -290,12 +333,12 @@ impl Rows<'_> {
             name: node.name.clone(),
             depth,
             is_leaf: node.children.is_empty(),
-            namespaces: node.namespaces.clone(),
+            namespaces,
             bars: bars(node, depth == 0, lent, &self.governed),
             unqueued: Some(amounts::line_of(&node.unqueued)).filter(|text| text != "-").unwrap_or_default(),
             waiting,
             running,
-            lending: lending(node, &loans),
+            lending: lending(node, &loans, |child| self.shows(child)),
             path: path.clone(),
         });
         for (index, child) in node.children.iter().enumerate() {
@@ -376,18 +419,33 @@ fn loans(node: &QuotaFacts) -> BTreeMap<String, Vec<i64>> {
     loans
 }
 
-fn lending(node: &QuotaFacts, loans: &BTreeMap<String, Vec<i64>>) -> String {
+/// Who borrows from whom. Siblings that the viewer may not see have no names.
+fn lending(
+    node: &QuotaFacts,
+    loans: &BTreeMap<String, Vec<i64>>,
+    shows: impl Fn(&QuotaFacts) -> bool,
+) -> String {
     let sentences = loans.iter().map(|(name, lent)| {
         let at = |amounts: &BTreeMap<String, i64>| amounts.get(name).copied().unwrap_or(0);
-        let borrowers = node.children.iter().filter_map(|child| {
-            let over = at(&child.used) - at(&child.min);
-            (over > 0).then(|| format!("{} ({})", child.name, amounts::short(name, over)))
-        });
-        let lenders = node.children.iter().zip(lent).filter(|(_, lent)| **lent > 0);
-        let lenders =
-            lenders.map(|(child, lent)| format!("{} ({})", child.name, amounts::short(name, *lent)));
-        let (borrowers, lenders): (Vec<String>, Vec<String>) = (borrowers.collect(), lenders.collect());
-        format!("{}: {} borrows from {}", amounts::label(name), borrowers.join(", "), lenders.join(", "))
+        let over = |child: &QuotaFacts| at(&child.used) - at(&child.min);
+        let text = |amounts: Vec<(&QuotaFacts, i64)>| {
+            let of = |who: &str, amount: i64| format!("{who} ({})", amounts::short(name, amount));
+            let (seen, others): (Vec<_>, Vec<_>) = amounts.into_iter().partition(|(child, _)| shows(child));
+            let mut parts: Vec<String> =
+                seen.into_iter().map(|(child, amount)| of(&child.name, amount)).collect();
+            if !others.is_empty() {
+                parts.push(of("other queues", others.iter().map(|(_, amount)| amount).sum()));
+            }
+            parts.join(", ")
+        };
+        let borrowers = node.children.iter().map(|child| (child, over(child))).filter(|(_, over)| *over > 0);
+        let lenders = node.children.iter().zip(lent.iter().copied()).filter(|(_, lent)| *lent > 0);
+        format!(
+            "{}: {} borrows from {}",
+            amounts::label(name),
+            text(borrowers.collect()),
+            text(lenders.collect())
+        )
     });
     sentences.collect::<Vec<_>>().join("; ")
 }

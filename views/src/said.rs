@@ -8,10 +8,13 @@ use fleet_resources::quantity;
 
 use crate::{amounts, facts::QuotaFacts};
 
-/// The sentence as it is true now: what the quota tree says of use, and nothing of what each cluster lacked then.
-pub fn said_now(reason: &str, message: &str, root: Option<&QuotaFacts>) -> String {
+/// The sentence as it is true now: what the quota tree says of use, and nothing of what each cluster lacked then, if
+/// the viewer sees the clusters as they are now.
+pub fn said_now(reason: &str, message: &str, root: Option<&QuotaFacts>, sees_clusters: bool) -> String {
     let fresh = match Reason::from_text(reason) {
-        Some(Reason::NoClusterFits) => message.split_once(": ").map(|(head, _)| head.to_owned()),
+        Some(Reason::NoClusterFits) if sees_clusters => {
+            message.split_once(": ").map(|(head, _)| head.to_owned())
+        }
         Some(Reason::InsufficientQuota | Reason::InsufficientQuotaInParent | Reason::MaxJobs) => {
             root.and_then(|root| quota_now(message, root))
         }
@@ -61,7 +64,7 @@ mod tests {
         let team = QuotaFacts { name: "team".into(), max: gpus(96), used: gpus(93), ..QuotaFacts::default() };
         let root = QuotaFacts { name: "company".into(), children: vec![team], ..QuotaFacts::default() };
         let check = |reason: &str, message: &str, expected: &str| {
-            assert_eq!(said_now(reason, message, Some(&root)), expected);
+            assert_eq!(said_now(reason, message, Some(&root), true), expected);
         };
         let of = |used: &str| {
             format!(
@@ -75,10 +78,9 @@ mod tests {
         let elsewhere = of("80").replace("root/team", "root/gone");
         check("InsufficientQuotaInParent", &elsewhere, &elsewhere);
         check("Backoff", &of("80"), &of("80"));
-        check(
-            "NoClusterFits",
-            "0 of 2 clusters can hold the whole job now: east: 1 of 2 pods fits; north: not ready",
-            "0 of 2 clusters can hold the whole job now",
-        );
+        let whole = "0 of 2 clusters can hold the whole job now: east: 1 of 2 pods fits; north: not ready";
+        check("NoClusterFits", whole, "0 of 2 clusters can hold the whole job now");
+        // Who may not list clusters has no other way to know what they lack.
+        assert_eq!(said_now("NoClusterFits", whole, Some(&root), false), whole);
     }
 }

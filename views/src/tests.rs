@@ -9,6 +9,7 @@ use super::*;
 use crate::amounts::GPU;
 
 mod looks;
+mod viewers;
 
 fn binding(name: &str, created_s: i64, gpus: i64) -> BindingFacts {
     BindingFacts {
@@ -200,10 +201,10 @@ fn virtual_clusters_are_shown_to_whom_may_list_them() {
     let version = known.version();
     known.set_virtual_cluster("vc1", Some(facts));
     assert_eq!(known.version(), version, "the same is no news");
-    let row = &home(&known, &Sight::all(), 0).virtual_clusters[0];
+    let row = &home(&known, &Sight::all(), "", 0).virtual_clusters[0];
     assert_eq!(row.bar.text, "5 of 8 cells used, 8 guaranteed, 1 lent");
     let blind = Sight { virtual_clusters: false, ..Sight::all() };
-    assert!(home(&known, &blind, 0).virtual_clusters.is_empty());
+    assert!(home(&known, &blind, "", 0).virtual_clusters.is_empty());
     known.set_virtual_cluster("vc1", None);
     assert!(virtual_clusters(&known, &Sight::all()).is_empty() && known.version() > version);
 }
@@ -241,10 +242,10 @@ fn jobs_of_other_namespaces_are_counted_in_line_and_not_shown() {
     assert_eq!(page.reasons.iter().map(|r| (r.0.as_str(), r.2)).collect::<Vec<_>>(), [("MaxJobs", 1)]);
     let listed = jobs(&known, &only("a"), &JobQuery { limit: 10, ..JobQuery::default() });
     assert_eq!((listed.total, listed.namespaces), (1, vec!["a".to_owned()]));
-    let first = home(&known, &only("a"), 100);
+    let first = home(&known, &only("a"), "", 100);
     assert_eq!(first.counts[0], (State::Waiting, 1));
     assert_eq!(first.recent.len(), 1);
-    let none = home(&known, &Sight::nothing(), 100);
+    let none = home(&known, &Sight::nothing(), "", 100);
     assert!(none.recent.is_empty() && none.clusters.is_empty() && none.queues.is_empty());
     assert_eq!(known.position(&id("a", "mine")), Some((2, 2)));
 }
@@ -282,7 +283,7 @@ fn a_life_is_spans_without_gaps() {
     facts.run = Some(RunFacts { since_s: 180, started_s: Some(190), lost_since_s: None });
     let mut known = Known::default();
     known.set_binding(id("a", "x"), Some(facts.clone()));
-    let line = timeline(&known, known.job(&id("a", "x")).expect("a job"), 200);
+    let line = timeline(&known, &Sight::all(), known.job(&id("a", "x")).expect("a job"), 200);
     let spans: Vec<_> = line
         .spans
         .iter()
@@ -313,7 +314,7 @@ fn a_life_is_spans_without_gaps() {
     known.set_binding(id("a", "x"), Some(facts));
     let job = known.job(&id("a", "x")).expect("a job");
     assert_eq!(job.state(), State::Stopped);
-    let last = timeline(&known, job, 999).spans.pop().expect("a span");
+    let last = timeline(&known, &Sight::all(), job, 999).spans.pop().expect("a span");
     assert_eq!((last.to_s, last.is_open), (210, false));
 }
 
@@ -366,7 +367,7 @@ fn what_looks_wrong_is_named_with_its_reason() {
     eternal.run = Some(RunFacts { started_s: Some(0), ..RunFacts::default() });
     known.set_binding(id("a", "eternal"), Some(eternal));
     let why = |now| {
-        home(&known, &Sight::all(), now)
+        home(&known, &Sight::all(), "", now)
             .strange
             .into_iter()
             .map(|s| format!("{} {}", s.job.name, s.why))

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::{
     job::{Job, State},
     known::Known,
+    sight::Sight,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -44,7 +45,7 @@ pub struct Timeline {
 }
 
 /// From its creation to its end, or to now.
-pub fn timeline(known: &Known, job: &Job, now_s: i64) -> Timeline {
+pub fn timeline(known: &Known, sight: &Sight, job: &Job, now_s: i64) -> Timeline {
     let binding = &job.binding;
     let from_s = binding.created_s;
     let to_s = binding.end.as_ref().map_or(now_s, |end| end.at_s).max(from_s + 1);
@@ -66,7 +67,7 @@ pub fn timeline(known: &Known, job: &Job, now_s: i64) -> Timeline {
         at = ended;
     }
     let state = job.state();
-    let (reason, message) = known.said(job);
+    let (reason, message) = known.said(sight, job);
     let (reason, message) = (reason.as_str(), message.as_str());
     let of = (job.cluster(), binding.epoch);
     // An end directly after the last attempt is not a run.

@@ -86,13 +86,17 @@ fn field(id: &str, name: &str, label: &str, help: &str, list: Option<&str>) -> M
     }
 }
 
+fn check(id: &str, name: &str, label: &str) -> Markup {
+    html! { div.check { input type="checkbox" id=(id) name=(name) value="yes"; label for=(id) { (label) } } }
+}
+
 fn tenants(view: &AdminView, form: Forms<'_>) -> Markup {
     html! {
         section #tenants {
             h2 { "Who may submit jobs" }
-            p.quiet { "A tenant writes jobs in a namespace (role " code { "fleet-tenant" } "), whose queue is the one that lists the namespace." }
+            p.quiet { "A tenant writes jobs in a namespace (role " code { "fleet-tenant" } "), whose queue is the one that lists the namespace. He sees that queue and his own jobs; other roles let him see more." }
             (part(&view.tenants, "Nobody has been given a namespace.", |rows| html! {
-                div.scroll { table { thead { tr { th scope="col" { "Who" } th scope="col" { "Namespace" } th scope="col" { "By RoleBinding" } th scope="col" { span.hidden { "Take away" } } } }
+                div.scroll { table { thead { tr { th scope="col" { "Who" } th scope="col" { "Role" } th scope="col" { "Namespace" } th scope="col" { "By binding" } th scope="col" { span.hidden { "Take away" } } } }
                     tbody { @for row in rows { (tenant(row, view.may.grant, form)) } } } }
             }))
             @if view.may.grant {
@@ -100,6 +104,11 @@ fn tenants(view: &AdminView, form: Forms<'_>) -> Markup {
                 (form.form("grant", &[], html! {
                     (field("grant-who", "who", "Who", "user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", None))
                     (field("grant-namespace", "namespace", "Namespace", "", Some("namespaces")))
+                    fieldset.more { legend { "And let him see" }
+                        (check("grant-quota", "quota", "all queues, with their limits and use (fleet-quota-reader)"))
+                        (check("grant-clusters", "clusters", "all clusters, with their nodes and use (fleet-cluster-reader)"))
+                        (check("grant-virtual-clusters", "virtual-clusters", "all virtual clusters (fleet-virtual-cluster-reader)"))
+                    }
                     button.primary { "Give" }
                 }))
             }
@@ -110,11 +119,12 @@ fn tenants(view: &AdminView, form: Forms<'_>) -> Markup {
 fn tenant(row: &Tenant, may: bool, form: Forms<'_>) -> Markup {
     html! { tr {
         th scope="row" { (row.who) }
-        td { (row.namespace) }
+        td { (row.role) }
+        td { @if row.namespace.is_empty() { "all" } @else { (row.namespace) } }
         td { (row.binding) @if row.others > 0 { span.quiet { ", and " (row.others) " more in it" } } }
         td { @if may {
             (form.form("revoke", &[("namespace", &row.namespace), ("binding", &row.binding)], html! {
-                button.danger aria-label={ "Take away " (row.namespace) " from " (row.who) } { "Take away" }
+                button.danger aria-label={ "Take " (row.role) " in " (row.namespace) " away from " (row.who) } { "Take away" }
             }))
         } }
     } }

@@ -3,7 +3,7 @@
 use fleet_views::{ClusterRow, Home, JobRow, QueueRow, VirtualClusterRow};
 use maud::{Markup, html};
 
-use super::parts::{ago, bar, bars, job_link, queue_name, reason, state_badge};
+use super::parts::{Other, ago, bar, bars, job_link, meanings, preemptions, queue_name, reason, state_badge};
 use crate::{page::queue_link, pairs::link};
 
 pub fn home(view: &Home, now_s: i64) -> Markup {
@@ -26,12 +26,22 @@ fn page(view: &Home, now_s: i64, next: Markup) -> Markup {
                 } }
             }
         }
+        @if !view.own.is_empty() {
+            section aria-labelledby="own-title" {
+                h2 #own-title { "Your jobs" }
+                (recent(&view.own, now_s, html! {}))
+            }
+        }
         div.columns {
             div.stack {
                 section aria-labelledby="queues-title" {
                     h2 #queues-title { a href="/queues" { "Queues" } }
                     @if view.queues.is_empty() { p.quiet { "No queues to show." } }
-                    @for row in &view.queues { (queue(row)) }
+                    @let (own, others) = view.queues.split_at(view.own_queues.min(view.queues.len()));
+                    @if !own.is_empty() && !others.is_empty() { h3 { "Yours" } }
+                    @for row in own { (queue(row)) }
+                    @if !own.is_empty() && !others.is_empty() { h3 { "All others" } }
+                    @for row in others { (queue(row)) }
                     @if view.more_queues > 0 { p { a href="/queues" { (view.more_queues) " more queues" } } }
                 }
                 @if !view.virtual_clusters.is_empty() {
@@ -63,6 +73,13 @@ fn page(view: &Home, now_s: i64, next: Markup) -> Markup {
                         td { (reason(&one.job.reason, &one.job.message)) }
                     } } }
                 } }
+                (meanings(view.strange.iter().map(|one| one.job.reason.as_str())))
+            }
+        }
+        @if !view.preemptions.is_empty() {
+            section aria-labelledby="made-room-title" {
+                h2 #made-room-title { "Last preemptions" }
+                (preemptions(&view.preemptions, Other::Both, now_s))
             }
         }
         section aria-labelledby="recent-title" {

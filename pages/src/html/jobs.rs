@@ -3,8 +3,11 @@
 use fleet_views::{JobPage, JobQuery, JobRow, Sort, State};
 use maud::{Markup, html};
 
-use super::parts::{STOP_FORM, ago, duration, job_link, queue_name, reason, state_badge};
-use crate::page::{JobName, jobs_link};
+use super::parts::{STOP_FORM, ago, duration, job_link, meanings, queue_name, reason, state_badge};
+use crate::{
+    page::{JobName, jobs_link},
+    pairs::link,
+};
 
 /// Whether rows can be chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,8 +21,9 @@ pub fn jobs(query: &JobQuery, view: &JobPage, now_s: i64) -> Markup {
     let form = html! {
         form id=(STOP_FORM) method="post" action="/jobs/stop" {
             input type="hidden" name="back" value=(here);
+            // Above the rows, and at the top of the window while they are looked through.
+            div.actions.bar-above { button.danger { "Stop the chosen jobs" } }
             (table(query, &view.rows, now_s, Choice::Offered))
-            div.actions { button.danger { "Stop the chosen jobs" } }
         }
     };
     page(query, view, form)
@@ -38,7 +42,7 @@ fn page(query: &JobQuery, view: &JobPage, list: Markup) -> Markup {
         p { b { (view.total) } @if view.total == 1 { " job" } @else { " jobs" }
             @if query.after.is_some() { " · " a href=(here) { "back to the first" } } }
         @if view.rows.is_empty() { p.quiet { "No job fits." } }
-        @else { (list) }
+        @else { (list) (meanings(view.rows.iter().map(|row| row.reason.as_str()))) }
         @if let Some(next) = &view.next {
             p.pages { a rel="next" href=(jobs_link(query, query.sort, query.ascending, next)) { "Next page" } }
         }
@@ -93,7 +97,9 @@ fn table(query: &JobQuery, rows: &[JobRow], now_s: i64, choice: Choice) -> Marku
                 (column(query, Sort::Name, "Job"))
                 th scope="col" { "Kind" }
                 th scope="col" { "State" }
+                th scope="col" { "User" }
                 th scope="col" { "Queue" }
+                th scope="col" { "Virtual cluster" }
                 th scope="col" { "Cluster" }
                 (column(query, Sort::Priority, "Priority"))
                 (column(query, Sort::Gpus, "GPUs"))
@@ -107,6 +113,11 @@ fn table(query: &JobQuery, rows: &[JobRow], now_s: i64, choice: Choice) -> Marku
     }
 }
 
+/// A value that leads to all jobs with it.
+fn filtered(name: &str, value: &str) -> Markup {
+    html! { @if value.is_empty() { "-" } @else { a href=(link("/jobs", &[(name, value)])) { (value) } } }
+}
+
 fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
     let name = JobName::new(&row.namespace, &row.resource, &row.name).text();
     html! {
@@ -117,7 +128,9 @@ fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
             th scope="row" { (job_link(row)) }
             td { (row.kind) }
             td { (state_badge(row.state)) }
+            td { (filtered("user", &row.user)) }
             td { (queue_name(&row.queue)) }
+            td { (filtered("vc", &row.virtual_cluster)) }
             td { @if row.clusters.is_empty() { "-" } @else { (row.clusters.join(", ")) } }
             td.number { (row.priority) }
             td.number { (row.gpus) }
@@ -127,5 +140,44 @@ fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
                 @else { (ago(row.since_s, now_s)) } }
             td { (reason(&row.reason, &row.message)) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_views::{BindingFacts, Known, Said, Sight};
+
+    use super::*;
+
+    #[test]
+    fn a_list_says_whose_jobs_they_are_and_can_stop_them_from_above() {
+        let mut known = Known::default();
+        let message = "Insufficient quota(nvidia.com/gpu) in parent quota root: request 16, max 96, used 93";
+        let said =
+            |reason: &str| Some(Said { reason: reason.to_owned(), message: message.to_owned(), since_s: 1 });
+        for (name, reason) in [("one", "InsufficientQuotaInParent"), ("two", "OfItsOwn")] {
+            let facts = BindingFacts {
+                name: name.to_owned(),
+                user: "alice".to_owned(),
+                virtual_cluster: "vision".to_owned(),
+                unscheduled: said(reason),
+                ..BindingFacts::default()
+            };
+            known.set_binding(("a".to_owned(), name.to_owned()), Some(facts));
+        }
+        let query = JobQuery { limit: 10, ..JobQuery::default() };
+        let page = jobs(&query, &fleet_views::jobs(&known, &Sight::all(), &query), 9).into_string();
+        for says in [
+            "<a href=\"/jobs?user=alice\">alice</a>",
+            "<a href=\"/jobs?vc=vision\">vision</a>",
+            "request 16, max 96, used 93",
+        ] {
+            assert_eq!(page.matches(says).count(), 2, "{says} in {page}");
+        }
+        assert!(page.find("Stop the chosen jobs") < page.find("<table"), "{page}");
+        // What a reason means is text; of one that is not Fleet's nothing is known.
+        let meanings = page.split("What these reasons mean").nth(1).expect("meanings");
+        assert!(meanings.contains("<dt class=\"reason\">InsufficientQuotaInParent</dt>"), "{meanings}");
+        assert!(!meanings.contains("OfItsOwn") && !page.contains("title=\"Insuff"), "{meanings}");
     }
 }

@@ -1,6 +1,8 @@
 //! Small parts that pages share.
 
-use fleet_views::{Bar, JobRow, State, age};
+use std::collections::BTreeMap;
+
+use fleet_views::{Bar, JobRow, PreemptionRow, State, age};
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -48,13 +50,60 @@ pub fn job_link(row: &JobRow) -> Markup {
     html! { a href=(name.link()) { (row.namespace) "/" wbr; (row.name) } }
 }
 
-/// A reason with its meaning and the sentence of this case.
-pub fn reason(reason: &str, message: &str) -> Markup {
-    let meaning = fleet_policies::reason::Reason::from_text(reason).map(|reason| reason.describe());
+/// Whose name stands in a table of preemptions: that of one is known where it stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Other {
+    Victim,
+    Both,
+}
+
+/// Who made room, for whom, and what it cost.
+pub fn preemptions(rows: &[PreemptionRow], other: Other, now_s: i64) -> Markup {
+    let name = |job: &Option<(String, String, String)>| {
+        html! { @match job {
+            Some((namespace, name, resource)) if resource.is_empty() => { (namespace) "/" wbr; (name) },
+            Some((namespace, name, resource)) => {
+                a href=(JobName::new(namespace, resource, name).link()) { (namespace) "/" wbr; (name) }
+            },
+            None => span.quiet { "a job of a namespace that you may not list" },
+        } }
+    };
     html! {
-        @if !reason.is_empty() { span.reason title=[meaning] { (reason) } " " }
+        div.scroll { table {
+            thead { tr { th scope="col" { "Job that made room" } @if other == Other::Both { th scope="col" { "For" } }
+                th scope="col" { "Cluster" } th scope="col" { "By" } th scope="col" { "Lost" } th scope="col" { "When" } } }
+            tbody { @for row in rows { tr {
+                th scope="row" { (name(&row.victim)) }
+                @if other == Other::Both { td { (name(&row.taker)) } }
+                td { (row.cluster) }
+                td { (row.rule) }
+                td { @if row.lost.is_empty() { "-" } @else { (row.lost) } }
+                td { (ago(row.at_s, now_s)) " ago" }
+            } } }
+        } }
+    }
+}
+
+/// A reason with the sentence of this case; [`meanings`] says what it means.
+pub fn reason(reason: &str, message: &str) -> Markup {
+    html! {
+        @if !reason.is_empty() { span.reason { (reason) } " " }
         @if !message.is_empty() { span.message { (message) } }
     }
+}
+
+/// What a reason means in general; nothing of one that is not Fleet's.
+pub fn meaning(reason: &str) -> Option<&'static str> {
+    fleet_policies::reason::Reason::from_text(reason).map(fleet_policies::reason::Reason::describe)
+}
+
+/// What the reasons of a page mean, below their table.
+pub fn meanings<'r>(reasons: impl Iterator<Item = &'r str>) -> Markup {
+    let known: BTreeMap<&str, &str> = reasons.filter_map(|reason| Some((reason, meaning(reason)?))).collect();
+    html! { @if !known.is_empty() {
+        details.meanings #meanings { summary { "What these reasons mean" }
+            dl { @for (reason, meaning) in known { dt.reason { (reason) } dd { (meaning) } } } }
+    } }
 }
 
 pub fn queue_name(path: &str) -> Markup {

@@ -1,9 +1,9 @@
 //! The quota tree, and the line of one queue.
 
-use fleet_views::{ClaimRow, QueuePage, QueueRow, Queues};
+use fleet_views::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow};
 use maud::{Markup, html};
 
-use super::parts::{ago, bars, instant, queue_name, reason};
+use super::parts::{Other, ago, bars, instant, preemptions, queue_name, reason};
 use crate::{
     page::{JobName, queue_link},
     pairs::link,
@@ -17,6 +17,7 @@ pub fn queues(view: &Queues) -> Markup {
         h1 { "Queues" }
         @for problem in &view.problems { p.error { (problem) } }
         @if !view.absent.is_empty() { p.quiet { (view.absent) } }
+        @if !view.left_out.is_empty() { p.quiet { (view.left_out) } }
         @if !view.rows.is_empty() {
             (legend())
             (table(&view.rows))
@@ -90,6 +91,9 @@ pub fn queue(view: &QueuePage, now_s: i64) -> Markup {
         @if !row.lending.is_empty() { p { (row.lending) } }
         @if !view.below.is_empty() { h2 { "Below it" } (table(&view.below)) }
         @if !view.claims.is_empty() { (claims(&view.claims, now_s)) }
+        @if !view.preemptions.is_empty() {
+            section #made-room { h2 { "Last preemptions here" } (preemptions(&view.preemptions, Other::Both, now_s)) }
+        }
         h2 { "Who waits, in order" }
         @if view.waiting.is_empty() { p.quiet { "Nobody waits here." } }
         @else {
@@ -139,16 +143,54 @@ fn line(view: &QueuePage, now_s: i64) -> Markup {
         div.scroll { table {
             thead { tr { th scope="col" { "Place" } th scope="col" { "Job" } th scope="col" { "Priority" } th scope="col" { "Waits" }
                 th scope="col" { "Requests" } th scope="col" { "Why" } } }
-            tbody { @for row in &view.waiting {
+            tbody { @for (index, row) in view.waiting.iter().enumerate() {
+                @let before = index.checked_sub(1).and_then(|before| view.waiting.get(before));
                 tr {
                     td.number { (row.position) }
                     th scope="row" { (job_or_hidden(row.job.as_ref())) }
                     td.number { (row.priority) }
                     td { (ago(row.since_s, now_s)) }
                     td { (row.requests) }
-                    td { (reason(&row.reason, &row.message)) }
+                    td { (why(row, before)) }
                 }
             } }
         } }
+    }
+}
+
+/// A sentence that is that of the row above is not said again.
+fn why(row: &WaitingRow, before: Option<&WaitingRow>) -> Markup {
+    let is_same = |before: &WaitingRow| before.reason == row.reason && before.message == row.message;
+    match before.filter(|before| row.job.is_some() && is_same(before)) {
+        Some(_) => html! { (reason(&row.reason, "")) span.quiet { "as above" } },
+        None => reason(&row.reason, &row.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_said_once_in_a_row_of_equal_ones() {
+        let row = |name: &str, message: &str| WaitingRow {
+            position: 1,
+            priority: 0,
+            since_s: 0,
+            job: (!name.is_empty()).then(|| ("a".to_owned(), name.to_owned(), "jobs.batch".to_owned())),
+            reason: "NoClusterFits".to_owned(),
+            message: message.to_owned(),
+            requests: String::new(),
+        };
+        let says = |row: &WaitingRow, before: Option<&WaitingRow>| why(row, before).into_string();
+        let (one, same, other) = (row("one", "none fits"), row("two", "none fits"), row("three", "1 fits"));
+        assert!(says(&one, None).contains("none fits") && says(&other, Some(&same)).contains("1 fits"));
+        let again = says(&same, Some(&one));
+        assert!(
+            again.contains("as above") && again.contains("NoClusterFits") && !again.contains("none fits")
+        );
+        // Of jobs of others nothing is compared.
+        let hidden = row("", "a job of a namespace that you may not list");
+        assert!(says(&hidden, Some(&hidden)).contains("may not list"));
     }
 }

@@ -99,7 +99,7 @@ fn form(form: &Form, view: &SubmitView, visitor: Option<&Visitor>) -> Markup {
                 }
                 div.field.wide { label for="priority" { "Priority class" }
                     input #priority name="priority" value=(form.priority) list="classes" aria-describedby="priority-help";
-                    datalist #classes { @for class in &view.classes { option value=(class.name) {} } }
+                    datalist #classes { @for class in &view.classes { option value=(class.name) label=(class.consequence) {} } }
                     div.help #priority-help {
                         "Empty: the hub's default."
                         @if !view.classes.is_empty() { ul { @for class in &view.classes { li { b { (class.name) } ": " (class.consequence) } } } }

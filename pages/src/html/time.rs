@@ -63,7 +63,7 @@ fn part(view: &View, now_s: i64) -> Markup {
         View::Queues(view) => queues::queues(view),
         View::Queue(view) => queues::queue(view, now_s),
         View::Jobs(query, view) => jobs::recorded(query, view, now_s),
-        View::Job(view) => job::told(view, now_s),
+        View::Job(view) => job::shown(view, now_s),
         View::Clusters(view) => clusters::clusters(view, now_s),
         View::Missing(_, why) => html! { h1 { "Not here" } p { (why) } p { a href="/" { "Home" } } },
         View::VirtualClusters(_) | View::Submit(_) => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::WorkloadKind;
-use super::conditions::{conditions_of, has_condition};
+use super::conditions::{conditions_of, find, has_condition};
 
 /// Whether failover applies. `Unknown` never counts against a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +53,26 @@ pub fn outcome(kind: WorkloadKind, status: &Value) -> Option<Outcome> {
         (true, _) => Some(Outcome::Failed),
         (false, true) => Some(Outcome::Succeeded),
         (false, false) => None,
+    }
+}
+
+/// Reason and message with which a job failed, as its own status says; `None` of a job that has not failed.
+pub fn failure(kind: WorkloadKind, status: &Value) -> Option<(&str, &str)> {
+    outcome(kind, status).filter(|outcome| *outcome == Outcome::Failed)?;
+    let said = match kind {
+        WorkloadKind::VolcanoJob => &status["state"],
+        _ => find(status, "Failed")?,
+    };
+    let text = |field: &str| said[field].as_str().unwrap_or_default();
+    Some((text("reason"), text("message")))
+}
+
+/// How often pods of a job, or all of it, started anew in the same run. Kubeflow's jobs do not count that: 0.
+pub fn restarts(kind: WorkloadKind, status: &Value) -> i64 {
+    match kind {
+        WorkloadKind::VolcanoJob => number(status, "retryCount"),
+        WorkloadKind::BatchJob => number(status, "failed"),
+        _ => 0,
     }
 }
 
@@ -205,5 +225,25 @@ mod tests {
         assert_eq!(health(WorkloadKind::Deployment, &ready), Health::Healthy);
         assert_eq!(health(WorkloadKind::Deployment, &json!({"replicas": 2})), Health::Unhealthy);
         assert_eq!(health(WorkloadKind::Deployment, &Value::Null), Health::Unknown);
+    }
+
+    #[test]
+    fn a_job_that_failed_says_why_and_how_often_it_began_anew() {
+        let check = |kind, status: Value, said: Option<(&str, &str)>, again: i64| {
+            assert_eq!((failure(kind, &status), restarts(kind, &status)), (said, again), "{status}");
+        };
+        let failed = json!({"failed": 3, "conditions": [{"type": "Failed", "status": "True",
+            "reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}]});
+        let said = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+        check(WorkloadKind::BatchJob, failed.clone(), Some(said), 3);
+        check(WorkloadKind::PyTorchJob, failed, Some(said), 0);
+        check(WorkloadKind::PyTorchJob, kubeflow(&[("Failed", "False")]), None, 0);
+        let state = |phase: &str| {
+            json!({"retryCount": 2,
+            "state": {"phase": phase, "reason": "MaxRetryReached", "message": "3 of 3 retries"}})
+        };
+        check(WorkloadKind::VolcanoJob, state("Running"), None, 2);
+        check(WorkloadKind::VolcanoJob, state("Failed"), Some(("MaxRetryReached", "3 of 3 retries")), 2);
+        check(WorkloadKind::BatchJob, json!({"failed": -1, "conditions": "odd"}), None, 0);
     }
 }

@@ -37,7 +37,8 @@ pub fn watch_page(
 ) -> Arc<Watched> {
     let asks_hub = matches!(page, Page::Job(_));
     let credential = asks_hub.then(|| session.credential.as_bytes().to_vec());
-    let key = Key { page: format!("{page:?}"), sight: sight.clone(), credential };
+    let user = matches!(page, Page::Home).then(|| session.label());
+    let key = Key { page: format!("{page:?}"), sight: sight.clone(), user, credential };
     let (watched, sender) = web.drawn.page(key);
     let Some(Sender { shown, demand }) = sender else { return watched };
     let task = Task {
@@ -70,7 +71,7 @@ struct Task {
     sight: Arc<Sight>,
     demand: Arc<Demand>,
     news: watch::Receiver<u64>,
-    /// Those with jobs. Who may list one that comes is for the viewer to ask.
+    /// Those with jobs or a queue. Who may list one that comes is for the viewer to ask.
     namespaces: BTreeSet<String>,
     before: Option<Arc<Drawing>>,
 }
@@ -136,11 +137,11 @@ impl Task {
             return false;
         }
         let known = self.web.board.known();
-        let is_same = known.counts().keys().eq(self.namespaces.iter());
-        if !is_same {
-            self.namespaces = known.counts().keys().cloned().collect();
+        let is_new = known.namespaces().any(|name| !self.namespaces.contains(name));
+        if is_new {
+            self.namespaces = known.namespaces().cloned().collect();
         }
-        !is_same
+        is_new
     }
 
     /// What the board knows of a job whose page this is: news of other jobs are no reason to ask the hub again. None:

@@ -9,11 +9,12 @@ use maud::html;
 
 use super::{
     answer::{page_response, to_sign_in, trouble_page},
+    members::{self, What},
     pods, rights,
     session::Session,
     state::{Shared, Web},
 };
-use fleet_openpai::server::{AskError, Server};
+use fleet_openpai::server::{AskError, MEMBER_PATIENCE, Server};
 use fleet_pages::{
     html::{Frame, frame},
     page::{JobName, log_link},
@@ -85,14 +86,15 @@ async fn read(
         return Ok(Err("There is no such job that you may see, or it is in no cluster now.".to_owned()));
     };
     let hub = web.server_of(&session.credential);
-    let member = match fleet_openpai::members::reach(&hub, &cluster).await {
+    let namespace = &wanted.job.namespace;
+    let member = match members::reach(web, &hub, &cluster, namespace, What::Logs, MEMBER_PATIENCE).await {
         Ok(member) => member,
         Err(why) => return Ok(Err(format!("The log is in cluster {cluster}, which is not asked: {why}"))),
     };
     Ok(of_member(&member, wanted, lines).await)
 }
 
-/// Where a job that has not ended is.
+/// Where a job is, or ended.
 fn cluster_of(web: &Web, job: &JobName) -> Option<String> {
     let (api_version, kind) = crate::kinds::of_resource(&job.resource)?;
     let id = (job.namespace.clone(), fleet_api::names::binding_name(&api_version, &kind, &job.name));

@@ -17,6 +17,7 @@ mod drawn;
 mod guard;
 mod live;
 mod logs;
+mod members;
 mod metrics;
 mod patch;
 mod pods;

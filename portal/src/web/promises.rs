@@ -1,5 +1,7 @@
 //! Virtual clusters: for pages from what the board follows, for programs as they may read them of the hub.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fleet_views::{Namespaces, Sight, virtual_cluster};
 use jiff::Timestamp;
 
@@ -8,7 +10,10 @@ use fleet_openpai::{
     cells::{self, CellsError, Picture, Standing, tree},
     server::Server,
 };
-use fleet_pages::shown::{OwnCells, VirtualClustersView};
+use fleet_pages::{
+    page::JobName,
+    shown::{OwnCells, VirtualClustersView},
+};
 
 const NONE: &str = "There are no virtual clusters: no CellConfiguration is in force.";
 /// Cells drawn on one page.
@@ -38,7 +43,21 @@ pub fn view(board: &Board, sight: &Sight, now: Timestamp) -> VirtualClustersView
         return view;
     }
     add_cells(&mut view, board.cells().picture(now));
+    view.links = links(board, &view);
     view
+}
+
+/// The pages of the jobs that are on cells.
+fn links(board: &Board, view: &VirtualClustersView) -> BTreeMap<String, String> {
+    let known = board.known();
+    let rows = view.tree.iter().chain(view.cells.iter().flat_map(|own| &own.rows));
+    let names: BTreeSet<&String> = rows.flat_map(|row| &row.jobs).map(|occupant| &occupant.job).collect();
+    let link = |text: &String| {
+        let (namespace, name) = text.split_once('/')?;
+        let job = known.named(namespace, name)?;
+        Some((text.clone(), JobName::new(namespace, &job.binding.resource, name).link()))
+    };
+    names.into_iter().filter_map(link).collect()
 }
 
 /// # Errors

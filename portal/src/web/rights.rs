@@ -37,7 +37,7 @@ pub async fn sight(web: &Web, session: &Session) -> Result<Arc<Sight>, AskError>
     sight_with(web, session, BTreeSet::new()).await
 }
 
-/// The same, asked also about namespaces that have no jobs now.
+/// The same, asked also about namespaces that have neither jobs nor a queue now.
 ///
 /// # Errors
 /// As [`sight`].
@@ -55,8 +55,7 @@ pub async fn sight_with(
     if let Some(sight) = believed(web, rights, &more) {
         return Ok(sight);
     }
-    let mut asked: BTreeSet<String> =
-        web.board.known().counts().keys().take(MOST_NAMESPACES).cloned().collect();
+    let mut asked: BTreeSet<String> = web.board.known().namespaces().take(MOST_NAMESPACES).cloned().collect();
     let left = MOST_NAMESPACES.saturating_sub(asked.len());
     asked.extend(more.into_iter().take(left));
     let keep = |sight: &Arc<Sight>, life| {
@@ -86,7 +85,7 @@ fn believed(web: &Web, rights: &Rights, more: &BTreeSet<String>) -> Option<Arc<S
     let seen = rights.seen.lock().unwrap_or_else(PoisonError::into_inner);
     let seen = seen.as_ref().filter(|seen| Instant::now() < seen.until)?;
     let known = web.board.known();
-    let mut wanted = known.counts().keys().chain(more).take(MOST_NAMESPACES);
+    let mut wanted = known.namespaces().chain(more).take(MOST_NAMESPACES);
     let is_whole = seen.sight.jobs == Namespaces::All || wanted.all(|name| seen.asked.contains(name));
     is_whole.then(|| seen.sight.clone())
 }

@@ -94,6 +94,11 @@ impl Session {
         }
     }
 
+    /// The user's name as labels of jobs have it.
+    pub fn label(&self) -> String {
+        fleet_pai::names::user(&self.visitor.user)
+    }
+
     /// Returns when the session has run out or was ended.
     pub async fn ended(&self) {
         tokio::select! {

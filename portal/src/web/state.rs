@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::{HeaderValue, header};
 use kube::{Client, client::Body};
 
-use super::{callers::Callers, metrics::PortalMetrics, session::Sessions, watched::Drawn};
+use super::{callers::Callers, members::Own, metrics::PortalMetrics, session::Sessions, watched::Drawn};
 use crate::{board::Board, time::Time};
 use fleet_openpai::server::{HUB_PATIENCE, Server};
 
@@ -27,13 +27,15 @@ pub struct Web {
     pub drawn: Drawn,
     /// The run log of this fleet, where one is kept.
     pub time: Option<Arc<Time>>,
+    /// Where the portal's own account reads members for users who may see pods of a namespace.
+    pub members: Option<Own>,
 }
 
 impl Web {
     pub fn new(board: Arc<Board>, hub: Client, url: String, namespace: String) -> Self {
         let (sessions, metrics, drawn) = (Sessions::default(), PortalMetrics::default(), Drawn::default());
         let callers = Callers::default();
-        Self { board, sessions, callers, hub, url, namespace, metrics, drawn, time: None }
+        Self { board, sessions, callers, hub, url, namespace, metrics, drawn, time: None, members: None }
     }
 
     /// With these counts, which somebody serves.
@@ -46,6 +48,12 @@ impl Web {
     #[must_use]
     pub fn recorded_by(self, time: Arc<Time>) -> Self {
         Self { time: Some(time), ..self }
+    }
+
+    /// With the portal's own way to the hub, which may read the Secrets of members.
+    #[must_use]
+    pub fn reading_members(self, own: Client) -> Self {
+        Self { members: Some(Own(own)), ..self }
     }
 
     /// The hub, as whoever has this credential sees it.

@@ -93,7 +93,7 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
             Ok(object) => {
                 let done = make(&web, &session, object, wanted).await;
                 done.map(Some).map_err(|refusal| {
-                    vec![Trouble::new(draft.form.field_of(&refusal.message), refusal.message)]
+                    vec![Trouble::new(&draft.form.field_of(&refusal.message), refusal.message)]
                 })
             }
             Err(troubles) => Err(troubles),

@@ -74,7 +74,8 @@ fn is_address(host: &str) -> bool {
 }
 
 async fn only(State(time): State<Arc<Time>>, headers: HeaderMap, uri: Uri) -> Response {
-    answer(&time, &Sight::all(), &headers, &uri, false).await
+    let nobody = Looker { sight: &Sight::all(), user: "", has_now: false };
+    answer(&time, &nobody, &headers, &uri).await
 }
 
 /// The way from a fleet that runs into its log.
@@ -103,7 +104,10 @@ pub async fn show(web: &Web, session: &Session, headers: &HeaderMap, uri: &Uri) 
     // A user may list jobs of a namespace that has none any more.
     let namespaces: BTreeSet<String> = read.unwrap_or_default().into_iter().collect();
     match rights::sight_with(web, session, namespaces).await {
-        Ok(sight) => answer(time, &sight, headers, uri, true).await,
+        Ok(sight) => {
+            let looker = Looker { sight: &sight, user: &session.label(), has_now: true };
+            answer(time, &looker, headers, uri).await
+        }
         Err(trouble) => trouble_page(web, session, uri, &trouble),
     }
 }
@@ -115,7 +119,17 @@ async fn looked(time: &Arc<Time>, at_ms: Option<i64>) -> Result<Moment, Option<S
     found.unwrap_or_else(|error| Err(Some(error.to_string())))
 }
 
-async fn answer(time: &Arc<Time>, sight: &Sight, headers: &HeaderMap, uri: &Uri, has_now: bool) -> Response {
+/// Who looks at a recording.
+struct Looker<'l> {
+    sight: &'l Sight,
+    /// Name as labels of jobs have it; empty: nobody's.
+    user: &'l str,
+    /// Whether there is a fleet that runs to go back to.
+    has_now: bool,
+}
+
+async fn answer(time: &Arc<Time>, looker: &Looker<'_>, headers: &HeaderMap, uri: &Uri) -> Response {
+    let Looker { sight, user, has_now } = *looker;
     let query = Pairs::read(uri.query().unwrap_or(""));
     let asked = query.get("at");
     let at_ms = asked.parse::<f64>().ok().filter(|at| at.is_finite()).map(|at| at.round() as i64);
@@ -137,7 +151,7 @@ async fn answer(time: &Arc<Time>, sight: &Sight, headers: &HeaderMap, uri: &Uri,
     let page = Page::read(uri.path(), uri.query().unwrap_or(""));
     let title = page.as_ref().map_or_else(|| "Not here".to_owned(), Page::title);
     let view = match &page {
-        Some(page) => view(&moment.known, sight, page, moment.around.at_ms.div_euclid(1000)),
+        Some(page) => view(&moment.known, sight, user, page, moment.around.at_ms.div_euclid(1000)),
         None => View::Missing(404, format!("There is no page {}.", uri.path())),
     };
     let status = if matches!(view, View::Missing(..)) { StatusCode::NOT_FOUND } else { StatusCode::OK };
@@ -166,9 +180,9 @@ async fn answer(time: &Arc<Time>, sight: &Sight, headers: &HeaderMap, uri: &Uri,
 }
 
 /// What a page shows of what was known then.
-fn view(known: &Known, sight: &Sight, page: &Page, now_s: i64) -> View {
+fn view(known: &Known, sight: &Sight, user: &str, page: &Page, now_s: i64) -> View {
     match page {
-        Page::Home => View::Home(fleet_views::home(known, sight, now_s)),
+        Page::Home => View::Home(fleet_views::home(known, sight, user, now_s)),
         Page::Queues => View::Queues(fleet_views::queues(known, sight)),
         Page::Queue { path, after } => {
             let after = Some(after.as_str()).filter(|after| !after.is_empty());
@@ -201,7 +215,8 @@ fn job(known: &Known, sight: &Sight, name: &JobName, now_s: i64) -> View {
             format!("There was no job {namespace}/{name} of this kind then, or you may not see it."),
         );
     };
-    let row = fleet_views::job_row(known, job);
+    let row = fleet_views::job_row(known, sight, job);
+    let (preempted, more_preempted) = fleet_views::preempted_for(known, sight, job);
     let leaf = row.queue.as_str();
     let above = |queue: &QueueRow| {
         leaf.strip_prefix(queue.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -210,7 +225,9 @@ fn job(known: &Known, sight: &Sight, name: &JobName, now_s: i64) -> View {
         name: name.clone(),
         position: known.position(&job.id),
         preemptible: job.unit.as_ref().map(|unit| unit.preemptible),
-        timeline: Some(fleet_views::timeline(known, job, now_s)),
+        timeline: Some(fleet_views::timeline(known, sight, job, now_s)),
+        preempted,
+        more_preempted,
         ..JobView::default()
     };
     if !leaf.is_empty() && !row.state.is_final() {

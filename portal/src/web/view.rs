@@ -43,7 +43,7 @@ pub async fn view(
 ) -> Result<View, AskError> {
     let now_s = now.as_second();
     Ok(match page {
-        Page::Home => View::Home(fleet_views::home(&web.board.known(), sight, now_s)),
+        Page::Home => View::Home(fleet_views::home(&web.board.known(), sight, &session.label(), now_s)),
         Page::Queues => View::Queues(fleet_views::queues(&web.board.known(), sight)),
         Page::Queue { path, after } => {
             let after = Some(after.as_str()).filter(|after| !after.is_empty());
@@ -93,7 +93,7 @@ async fn job(
     if view.row.as_ref().is_some_and(|row| !row.state.is_final()) {
         explain(web, &server, sight, &id, &mut view).await;
     }
-    super::pods::of_job(&server, &mut view, &api_version, &kind).await;
+    super::pods::of_job(web, &server, &mut view).await;
     Ok(View::Job(Box::new(view)))
 }
 
@@ -113,11 +113,12 @@ fn kind_of(web: &Web, sight: &Sight, name: &JobName) -> Option<(String, String)>
 fn of_known(web: &Web, sight: &Sight, id: &fleet_views::Id, now_s: i64, view: &mut JobView) {
     let known = web.board.known();
     let Some(job) = known.job(id) else { return };
-    let row = fleet_views::job_row(&known, job);
+    let row = fleet_views::job_row(&known, sight, job);
     view.position = known.position(id);
     view.preemptible = job.unit.as_ref().map(|unit| unit.preemptible);
-    view.timeline = Some(fleet_views::timeline(&known, job, now_s));
+    view.timeline = Some(fleet_views::timeline(&known, sight, job, now_s));
     view.can_stop = !row.state.is_final();
+    (view.preempted, view.more_preempted) = fleet_views::preempted_for(&known, sight, job);
     let leaf = row.queue.as_str();
     let above = |queue: &QueueRow| {
         leaf.strip_prefix(queue.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -18,6 +18,8 @@ use super::drawings::{Drawing, Numbers};
 pub struct Key {
     pub page: String,
     pub sight: Arc<Sight>,
+    /// Of a page that shows what is the user's own first: his name, as labels have it.
+    pub user: Option<String>,
     /// Of a page for which the hub is asked with the user's own credential.
     pub credential: Option<Vec<u8>>,
 }

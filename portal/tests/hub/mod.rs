@@ -20,7 +20,7 @@ use fleet_api::crds::{Side, definitions};
 use fleet_apiserver::{Access, ApiServer, Config};
 use fleet_portal::{
     board::Board,
-    web::{Web, router},
+    web::{Web, router as router_of},
 };
 use fleet_views::{BindingFacts, Known, QuotaFacts, TreeFacts, UnitFacts};
 use http_body_util::BodyExt;
@@ -88,7 +88,56 @@ impl Hub {
         let away = Arc::new(AtomicBool::new(false));
         let client = as_portal(&server, &away);
         let web = Arc::new(Web::new(board.clone(), client, "the hub".into(), "a".into()));
-        Self { server, admin, board, pages: router(web.clone()), web, stop, away }
+        Self { server, admin, board, pages: router_of(web.clone()), web, stop, away }
+    }
+
+    /// The portal reads members for its users, as an account that may read the Secrets for that and nothing else.
+    pub async fn read_members(&mut self) {
+        self.server.add_token("token-p", "portal", &[]);
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["member-access"], "verbs": ["get"]});
+        self.create(
+            &format!("{rbac}/clusterroles"),
+            json!({"metadata": {"name": "portal"}, "rules": [rule]}),
+        )
+        .await;
+        let binding = json!({"metadata": {"name": "portal"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "portal"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "portal"}]});
+        self.create(&format!("{rbac}/clusterrolebindings"), binding).await;
+        let router = self.server.router();
+        let own = tower::service_fn(move |mut request: Request<kube::client::Body>| {
+            let router = router.clone();
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, header::HeaderValue::from_static("Bearer token-p"));
+            async move { router.oneshot(request).await }
+        });
+        let client = as_portal(&self.server, &self.away);
+        let web = Web::new(self.board.clone(), client, "the hub".into(), "a".into());
+        self.web = Arc::new(web.reading_members(Client::new(own, "default")));
+        self.pages = router_of(self.web.clone());
+    }
+
+    /// Lets a user do this in a namespace, beside what he may already.
+    pub async fn allow(&self, namespace: &str, user: &str, rule: Value) {
+        let roles = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+        let role = json!({"metadata": {"generateName": format!("{user}-")}, "rules": [rule]});
+        let made = self.create(&format!("{roles}/roles"), role).await;
+        let name = &made["metadata"]["name"];
+        let binding = json!({"metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
+        self.create(&format!("{roles}/rolebindings"), binding).await;
+    }
+
+    /// Writes into the status of an object.
+    pub async fn status(&self, path: &str, status: Value) {
+        let request = Request::patch(format!("{path}/status"))
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(json!({"status": status}).to_string().into_bytes())
+            .expect("a request");
+        let _: Value = self.admin.request(request).await.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
     pub fn set_away(&self, is_away: bool) {

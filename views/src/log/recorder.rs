@@ -10,6 +10,8 @@ use crate::{
     amounts::GPU,
     facts::{AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts},
     job::{Job, State},
+    preemptions::Told,
+    sight::Sight,
 };
 use fleet_policies::reason::Reason;
 use fleet_resources::quantity;
@@ -119,8 +121,9 @@ impl Recorder {
         if let Some(TreeFacts { root, problems }) = self.told.tree.clone() {
             add(of_none(Event::Tree { root: root.map(Box::new), problems }));
         }
+        let all = Sight::all();
         let (live, over): (Vec<&Job>, Vec<&Job>) =
-            self.told.known().newest().partition(|job| job.binding.end.is_none());
+            self.told.known().newest(&all).partition(|job| job.binding.end.is_none());
         let mut left_out = 0;
         for job in live.into_iter().chain(over) {
             let line = Line { at_ms, id: Some(job.id.clone()), event: known(job) };
@@ -218,16 +221,15 @@ fn of_unit(had: Option<&UnitFacts>, unit: &UnitFacts, events: &mut Vec<Event>) {
     }
 }
 
-/// The message names the preemptor: `preempted by TAKER in QUEUE (RULE)`.
+/// The message of a preempted run names the preemptor.
 fn over(attempt: &AttemptFacts) -> Event {
     let AttemptFacts { cluster, epoch, reason, message, .. } = attempt.clone();
     if reason != Reason::Preempted.as_str() {
         return Event::Evicted { cluster, epoch, reason, message };
     }
-    let rest = message.strip_prefix("preempted by ").unwrap_or("");
-    let by = rest.split_once(" in ").map_or("", |(by, _)| by).to_owned();
-    let rule = rest.split_once(" (").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(rule, _)| rule);
-    Event::Preempted { cluster, epoch, by, reason: rule.to_owned(), message }
+    let Told { by, rule, .. } = Told::read(&message);
+    let (by, reason) = (by.to_owned(), rule.to_owned());
+    Event::Preempted { cluster, epoch, by, reason, message }
 }
 
 /// Whether both show the same, except for a few seconds.
@@ -261,7 +263,8 @@ fn times(job: &Job) -> Vec<i64> {
 fn timeless(job: &Job) -> Job {
     let mut job = job.clone();
     let binding = &mut job.binding;
-    binding.created_s = 0;
+    // No event tells of them; a line about the whole job does.
+    (binding.created_s, binding.restarts) = (0, 0);
     for attempt in &mut binding.attempts {
         attempt.ended_s = 0;
         attempt.started_s = attempt.started_s.map(|_| 0);

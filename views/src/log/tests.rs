@@ -80,7 +80,7 @@ fn fresh(text: &str, at_ms: i64) -> Known {
 /// Whether two show the same: their versions count changes.
 fn same(a: &Known, b: &Known) -> bool {
     (a.jobs(), a.clusters(), a.tree()) == (b.jobs(), b.clusters(), b.tree())
-        && crate::home(a, &Sight::all(), 0) == crate::home(b, &Sight::all(), 0)
+        && crate::home(a, &Sight::all(), "", 0) == crate::home(b, &Sight::all(), "", 0)
 }
 
 fn id(text: &str) -> Id {

@@ -1,5 +1,6 @@
 //! What administrators do: each a write to the hub with the user's own token.
 
+use fleet_api::names::QUOTA_NAMESPACE;
 use fleet_quota::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,6 +19,13 @@ use fleet_pages::{form::Trouble, pairs::Pairs};
 /// Where queues of the hub are read, and the role that lets tenants do so.
 const QUEUES_NAMESPACE: &str = "kube-queue";
 const QUEUE_ROLE: &str = "fleet-queue-reader";
+/// Roles that a tenant gets beside his own where the form says so: the field, and the namespace of the binding, if it has
+/// one.
+const MORE_ROLES: [(&str, &str, Option<&str>); 3] = [
+    ("quota", "fleet-quota-reader", Some(QUOTA_NAMESPACE)),
+    ("clusters", "fleet-cluster-reader", None),
+    ("virtual-clusters", "fleet-virtual-cluster-reader", None),
+];
 /// A year.
 const MOST_HOURS: i64 = 8_784;
 
@@ -90,29 +98,48 @@ async fn grant(server: &Server, form: &Pairs) -> Result<(), Troubles> {
         ("group", _) => json!({"apiGroup": RBAC, "kind": "Group", "name": name}),
         _ => json!({"apiGroup": RBAC, "kind": "User", "name": name}),
     };
-    bind(server, namespace, TENANT_ROLE, who, &subject).await.map_err(refused("grant-who"))?;
-    match bind(server, QUEUES_NAMESPACE, QUEUE_ROLE, who, &subject).await {
-        Ok(()) => Ok(()),
+    bind(server, Some(namespace), TENANT_ROLE, who, &subject).await.map_err(refused("grant-who"))?;
+    match bind(server, Some(QUEUES_NAMESPACE), QUEUE_ROLE, who, &subject).await {
+        Ok(()) => {}
         // A hub without queues, or a user who may give rights in some namespaces only: the first right stands by itself.
-        Err(AskError::Refused { code: 403 | 404, .. }) => Ok(()),
-        Err(error) => Err(trouble("grant-who", error.to_string())),
+        Err(AskError::Refused { code: 403 | 404, .. }) => {}
+        Err(error) => return Err(trouble("grant-who", error.to_string())),
+    }
+    let mut troubles = Vec::new();
+    for (_, role, within) in MORE_ROLES.iter().filter(|(field, ..)| form.get(field) == "yes") {
+        if let Err(error) = bind(server, *within, role, who, &subject).await {
+            // The others stand: what was asked for is said of each.
+            troubles.push(Trouble::new("grant-who", format!("{role} was not given: {error}")));
+        }
+    }
+    if troubles.is_empty() { Ok(()) } else { Err(troubles) }
+}
+
+/// Where bindings of a namespace are, or of the whole hub; and their kind.
+fn bindings_of(namespace: Option<&str>) -> (String, &'static str) {
+    match namespace {
+        Some(namespace) => (format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"), "RoleBinding"),
+        None => (format!("/apis/{RBAC}/v1/clusterrolebindings"), "ClusterRoleBinding"),
     }
 }
 
-/// One RoleBinding for each subject, so that each can be taken away by itself.
+/// One binding for each subject, so that each can be taken away by itself.
 async fn bind(
     server: &Server,
-    namespace: &str,
+    namespace: Option<&str>,
     role: &str,
     who: &str,
     subject: &Value,
 ) -> Result<(), AskError> {
     let digest = Sha256::digest(who.as_bytes());
     let marks: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    let binding = json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
-        "metadata": {"name": format!("{role}-{marks}"), "namespace": namespace},
+    let (path, kind) = bindings_of(namespace);
+    let mut binding = json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind,
+        "metadata": {"name": format!("{role}-{marks}")},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}, "subjects": [subject]});
-    let path = format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings");
+    if let Some(namespace) = namespace {
+        binding["metadata"]["namespace"] = json!(namespace);
+    }
     match server.create(&path, &binding).await {
         // It stands already.
         Err(error) if error.is_conflict() => Ok(()),
@@ -120,20 +147,31 @@ async fn bind(
     }
 }
 
-/// Takes a RoleBinding of tenants away, and no other.
+/// Takes a binding of one of the roles away that this page gives, and no other.
 async fn revoke(server: &Server, form: &Pairs) -> Result<(), Troubles> {
-    let namespace = namespace(form, "namespace", "")?;
-    let name = object(form, "binding", "", "RoleBinding")?;
-    let path = format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings/{name}");
+    let within = match form.get("namespace").trim() {
+        "" => None,
+        _ => Some(namespace(form, "namespace", "")?),
+    };
+    let (path, kind) = bindings_of(within);
+    let name = object(form, "binding", "", kind)?;
+    let path = format!("{path}/{name}");
     let found = server.object(&path).await.map_err(refused(""))?;
-    if found["roleRef"]["name"] != TENANT_ROLE {
-        let role = &found["roleRef"]["name"];
+    let role = found["roleRef"]["name"].as_str().unwrap_or_default();
+    if found["roleRef"]["kind"] != "ClusterRole" || !is_given(role) {
+        let allowed: Vec<&str> =
+            std::iter::once(TENANT_ROLE).chain(MORE_ROLES.iter().map(|(_, role, _)| *role)).collect();
         return Err(trouble(
             "",
-            format!("RoleBinding: found one of role {role}; allowed: one of {TENANT_ROLE}"),
+            format!("{kind}: found one of role {role:?}; allowed: one of {}", allowed.join(", ")),
         ));
     }
     server.delete(&path).await.map(|_| ()).map_err(refused(""))
+}
+
+/// Whether this page gives and takes a role.
+pub fn is_given(role: &str) -> bool {
+    role == TENANT_ROLE || MORE_ROLES.iter().any(|(_, one, _)| *one == role)
 }
 
 async fn account(server: &Server, form: &Pairs) -> Result<(), Troubles> {

@@ -10,7 +10,10 @@ use futures::{StreamExt, stream};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::lists::{EVERYBODY, shown};
+use super::{
+    deeds::is_given,
+    lists::{EVERYBODY, shown},
+};
 use crate::web::{
     rights::{Deed, may},
     session::Session,
@@ -38,13 +41,18 @@ pub async fn read(web: &Web, session: &Session, sight: &Sight) -> Result<AdminVi
     let server = &web.server_of(&session.credential);
     let namespaces = namespaces(server, sight).await;
     let bindings = format!("/apis/{RBAC}/v1");
-    let (can, tenants, accounts, queues, virtual_clusters) = tokio::join!(
+    let (can, mut tenants, of_all, accounts, queues, virtual_clusters) = tokio::join!(
         rights(server, &namespaces),
         rows(server, &bindings, "rolebindings", &namespaces, tenants_of),
+        rows(server, &bindings, "clusterrolebindings", &[], tenants_of),
         rows(server, "/api/v1", "serviceaccounts", &namespaces, account_of),
         queues(server),
         virtual_clusters(server),
     );
+    // Who may not read bindings of the whole hub sees those of namespaces.
+    if let (Part::Shown(tenants), Part::Shown(of_all)) = (&mut tenants, of_all) {
+        tenants.extend(of_all);
+    }
     Ok(AdminView {
         may: can?,
         tenants,
@@ -130,7 +138,7 @@ fn text(value: &Value) -> String {
 
 fn tenants_of(binding: &Value) -> Vec<Tenant> {
     let role = &binding["roleRef"];
-    if role["kind"] != "ClusterRole" || role["name"] != TENANT_ROLE {
+    if role["kind"] != "ClusterRole" || !role["name"].as_str().is_some_and(is_given) {
         return Vec::new();
     }
     let subjects = binding["subjects"].as_array().map_or(&[][..], Vec::as_slice);
@@ -144,9 +152,10 @@ fn tenants_of(binding: &Value) -> Vec<Tenant> {
     let metadata = &binding["metadata"];
     let tenant = |subject: &Value| Tenant {
         who: who(subject),
+        role: text(&role["name"]),
         namespace: text(&metadata["namespace"]),
         binding: text(&metadata["name"]),
-        others: subjects.len() - 1,
+        others: subjects.len().saturating_sub(1),
     };
     subjects.iter().map(tenant).collect()
 }

@@ -158,7 +158,7 @@ pub async fn me(State(web): Shared, caller: Caller, uri: Uri) -> Answer<Me> {
 pub async fn home(State(web): Shared, caller: Caller, uri: Uri) -> Answer<Home> {
     Given::read(&uri, &[])?;
     let now_s = Timestamp::now().as_second();
-    Ok(Json(fleet_views::home(&web.board.known(), &caller.sight, now_s)))
+    Ok(Json(fleet_views::home(&web.board.known(), &caller.sight, &caller.session.label(), now_s)))
 }
 
 pub async fn jobs(State(web): Shared, caller: Caller, uri: Uri) -> Answer<JobPage> {
@@ -218,20 +218,24 @@ pub async fn job(State(web): Shared, caller: Caller, uri: Uri) -> Answer<JobView
     }
 }
 
-fn may_see_queues(caller: &Caller) -> Result<(), ApiError> {
+/// The queues that the caller may see. Who may not list trees sees those of his namespaces, if there are any.
+fn queues_of(web: &Web, caller: &Caller) -> Result<Queues, ApiError> {
+    let found = fleet_views::queues(&web.board.known(), &caller.sight);
     let what = "list elasticquotatrees.scheduling.sigs.k8s.io in namespace \"kube-system\"";
-    if caller.sight.queues { Ok(()) } else { Err(ApiError::forbidden(&caller.session.visitor.user, what)) }
+    match found.rows.is_empty() && !caller.sight.queues {
+        true => Err(ApiError::forbidden(&caller.session.visitor.user, what)),
+        false => Ok(found),
+    }
 }
 
 pub async fn queues(State(web): Shared, caller: Caller, uri: Uri) -> Answer<Queues> {
     Given::read(&uri, &[])?;
-    may_see_queues(&caller)?;
-    Ok(Json(fleet_views::queues(&web.board.known(), &caller.sight)))
+    queues_of(&web, &caller).map(Json)
 }
 
 pub async fn queue(State(web): Shared, caller: Caller, uri: Uri) -> Answer<QueuePage> {
     let given = Given::read(&uri, &OF_QUEUE)?;
-    may_see_queues(&caller)?;
+    queues_of(&web, &caller)?;
     let path = decode(behind(&uri, "/queues/"));
     let after = Some(given.text("after")).filter(|after| !after.is_empty());
     if let Some(after) = after.filter(|after| !fleet_views::is_place(after)) {
