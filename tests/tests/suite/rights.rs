@@ -138,6 +138,7 @@ async fn a_tenant_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Resul
         ("policy.one.alibabacloud.com propagationpolicies,policy.one.alibabacloud.com overridepolicies", all),
         ("apps deployments/scale,apps statefulsets/scale", "get update patch"),
         ("fleet.dev resourcebindings,core events", "get list watch"),
+        ("core pods,core pods/log", "get"),
         ("scheduling.x-k8s.io queueunits,scheduling.x-k8s.io queues", "get list watch"),
     ] {
         expected.extend(resources.split(',').map(|resource| format!("team-a {resource}: {verbs}")));
