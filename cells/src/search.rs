@@ -6,6 +6,7 @@
 //! leaves that are enough (smallest promised cell first). That is exact if each size divides the next; otherwise a
 //! bounded search tries other nodes.
 
+mod costs;
 mod fresh;
 mod options;
 mod pick;
@@ -15,14 +16,18 @@ mod within;
 
 pub(crate) use spare::{Found, reprieve};
 
-use std::collections::BTreeSet;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+};
 
 use crate::{
+    decision::Ask,
     group::Groups,
     leaf::{Holder, LeafEvent, LeafState},
-    request::{Asker, GroupNeed, Need},
+    request::{Asker, GroupNeed, GroupRequest, Need},
     state::{Mark, State},
-    topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeNo, SlotNo, Topology},
+    topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeName, NodeNo, SlotNo, Topology},
 };
 
 /// The group that is searched for; it has no number yet.
@@ -38,60 +43,71 @@ const BRANCHES: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub heed_health: bool,
-    suggested: Option<Suggested>,
+    named: Option<Named>,
 }
 
+/// The nodes that a question names for one group.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Names<'a> {
+    pub suggested: Option<&'a BTreeSet<NodeName>>,
+    pub excluded: Option<&'a BTreeSet<NodeName>>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(request: &GroupRequest, ask: &Ask<'a>) -> Self {
+        let suggested = ask.suggested.filter(|_| !request.ignore_k8s_suggested_nodes);
+        Self { suggested, excluded: ask.excluded.filter(|nodes| !nodes.is_empty()) }
+    }
+
+    fn allow(&self, name: &NodeName) -> bool {
+        self.suggested.is_none_or(|nodes| nodes.contains(name))
+            && self.excluded.is_none_or(|nodes| !nodes.contains(name))
+    }
+}
+
+/// Of the named nodes, those that may be used.
 #[derive(Clone, Debug)]
-struct Suggested {
+struct Named {
     nodes: Vec<bool>,
     /// Nodes that may not be used, before each position of `Topology::node_cells`.
     unusable_before: Vec<u32>,
 }
 
 impl Filter {
-    pub(crate) fn new(
-        topology: &Topology,
-        state: &State,
-        heed_health: bool,
-        suggested: Option<&BTreeSet<crate::topology::NodeName>>,
-    ) -> Self {
-        let suggested = suggested.map(|names| {
-            let mut nodes = vec![false; topology.nodes.len()];
-            for name in names {
-                if let Some(node) = topology.node_numbers.get(name) {
-                    nodes[node.at()] = true;
-                }
-            }
-            let mut unusable_before = vec![0];
-            for cell in &topology.node_cells {
-                let node = topology.node_of(*cell);
-                let usable = nodes[node.at()] && (!heed_health || state.good(node));
-                unusable_before.push(unusable_before[unusable_before.len() - 1] + u32::from(!usable));
-            }
-            Suggested { nodes, unusable_before }
-        });
-        Self { heed_health, suggested }
+    pub(crate) fn new(topology: &Topology, state: &State, heed_health: bool, names: Names<'_>) -> Self {
+        if names.suggested.is_none() && names.excluded.is_none() {
+            return Self { heed_health, named: None };
+        }
+        let nodes: Vec<bool> = topology.nodes.iter().map(|node| names.allow(&node.name)).collect();
+        let mut unusable_before = vec![0];
+        for cell in &topology.node_cells {
+            let node = topology.node_of(*cell);
+            let usable = nodes[node.at()] && (!heed_health || state.good(node));
+            unusable_before.push(unusable_before[unusable_before.len() - 1] + u32::from(!usable));
+        }
+        Self { heed_health, named: Some(Named { nodes, unusable_before }) }
     }
 
     pub(crate) fn usable(&self, state: &State, node: NodeNo) -> bool {
-        (!self.heed_health || state.good(node)) && self.suggested.as_ref().is_none_or(|s| s.nodes[node.at()])
+        (!self.heed_health || state.good(node))
+            && self.named.as_ref().is_none_or(|named| named.nodes[node.at()])
     }
 
     /// Nodes of a cell that may not be used.
     pub(crate) fn unusable(&self, topology: &Topology, state: &State, cell: CellNo) -> u32 {
-        match &self.suggested {
+        match &self.named {
             None if self.heed_health => state.bad_nodes(topology, cell),
             None => 0,
-            Some(suggested) => {
+            Some(named) => {
                 let cell = topology.cell(cell);
                 let (first, after) = (cell.first_node as usize, (cell.first_node + cell.nodes) as usize);
-                suggested.unusable_before[after] - suggested.unusable_before[first]
+                named.unusable_before[after] - named.unusable_before[first]
             }
         }
     }
 
-    pub(crate) fn has_suggestions(&self) -> bool {
-        self.suggested.is_some()
+    pub(crate) fn names_nodes(&self) -> bool {
+        self.named.is_some()
     }
 }
 
@@ -149,6 +165,9 @@ pub(crate) struct Search<'a> {
     pub reached: (usize, Option<Need>),
     steps: u32,
     pub exhausted: bool,
+    /// Steps and views looked at, of all runs together.
+    pub visits: Cell<u32>,
+    costs: RefCell<costs::Costs>,
 }
 
 impl<'a> Search<'a> {
@@ -179,6 +198,8 @@ impl<'a> Search<'a> {
             reached: (0, None),
             steps: 0,
             exhausted: false,
+            visits: Cell::new(0),
+            costs: RefCell::default(),
         }
     }
 
@@ -187,6 +208,7 @@ impl<'a> Search<'a> {
         let pods = u32::try_from(count_pods(need)).unwrap_or(u32::MAX);
         self.steps = pods.saturating_mul(4).saturating_add(SPARE_STEPS);
         self.exhausted = false;
+        self.costs.borrow_mut().clear();
         let region = match self.asker.pin.and_then(|pin| self.state.slot_cell(pin)) {
             Some(cell) => Region::Within(cell),
             None => Region::Whole,
@@ -259,6 +281,7 @@ impl<'a> Search<'a> {
     fn step(&mut self) -> bool {
         self.exhausted |= self.steps == 0;
         self.steps = self.steps.saturating_sub(1);
+        self.visits.set(self.visits.get().saturating_add(1));
         !self.exhausted
     }
 
@@ -267,10 +290,13 @@ impl<'a> Search<'a> {
             self.state.bind(self.topology, slot, cell);
         }
         let holder = Holder { group: NEWCOMER, priority: self.asker.priority };
+        let is_bound_anew = choice.bind.is_some();
         let was = choice.leaves.iter().map(|leaf| self.state.leaf(*leaf)).collect();
         let changes: Vec<_> = choice.leaves.iter().map(|leaf| (*leaf, LeafState::Used(holder))).collect();
         self.state.set_leaves(self.topology, &changes);
-        self.picks.push(Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was });
+        let pick = Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was };
+        self.note_pick(&pick, is_bound_anew);
+        self.picks.push(pick);
     }
 
     /// Makes a group opportunistic in place and releases its promises.
@@ -299,6 +325,7 @@ impl<'a> Search<'a> {
     pub(crate) fn roll_back(&mut self, mark: (Mark, usize)) {
         self.state.roll_back(self.topology, mark.0);
         self.picks.truncate(mark.1);
+        self.costs.borrow_mut().clear();
     }
 
     /// Groups on the leaves picked since a position, as they were before.

@@ -1,6 +1,7 @@
 //! The lab's experiments and the faults around them, over the planner alone.
 
 mod edits;
+mod excluded;
 mod stranded;
 mod told;
 
