@@ -1,26 +1,26 @@
-//! Prints what fair-share preemption costs in mode fast: 10,000 jobs in 20 leaves with four times the capacity asked
-//! for. Fixed inputs; run with `--release`. `fair_share 2000 mixed` takes fewer jobs and one of the loads.
+//! Loads of many jobs under fair-share preemption, and what they cost: for the benchmark, and scaled down for a test.
 
-#[path = "../../quota/examples/loads/mod.rs"]
+#[path = "../../../quota/examples/loads/mod.rs"]
 mod loads;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fleet_simulator::fast;
 use fleet_simulator::scenario::Scenario;
 use fleet_simulator::scenario::log::{Log, Record, Summary, What};
-use loads::{Draw, LEAVES};
+use loads::Draw;
+pub use loads::LEAVES;
 
 const NODES: i64 = 25;
 const CORES_OF_NODE: i64 = 16;
 
 /// How the jobs of a run differ from one another.
 #[derive(Clone, Copy)]
-struct Load {
-    name: &'static str,
+pub struct Load {
+    pub name: &'static str,
     /// Longest pause between two jobs.
     pause_ms: u64,
     /// Of these one is drawn for each job.
@@ -30,7 +30,7 @@ struct Load {
     priorities: u64,
 }
 
-const LOADS: [Load; 4] = [
+pub const LOADS: [Load; 4] = [
     Load {
         name: "mixed",
         pause_ms: 8_000,
@@ -85,6 +85,7 @@ fn scenario(load: &Load, count: u64) -> Result<(String, BTreeMap<String, i64>), 
 }
 
 /// Counts the lines of a log, and work: cores times milliseconds.
+#[derive(Default)]
 struct Counts {
     asked: BTreeMap<String, i64>,
     lines: u64,
@@ -121,40 +122,39 @@ impl Log for Counts {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let count = std::env::args().nth(1).map_or(Ok(10_000), |text| text.parse())?;
-    let only = std::env::args().nth(2);
-    println!(
-        "| load | jobs | leaves | wall, s | preemptions | work lost | lines of the log | of them Pending |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
-    for load in LOADS.iter().filter(|load| only.as_deref().is_none_or(|only| only == load.name)) {
-        let (text, asked) = scenario(load, count)?;
-        let read = Scenario::read("fair-share.yaml", &text)?;
-        let mut counts = Counts {
-            asked,
-            lines: 0,
-            pending: 0,
-            preempted: BTreeMap::new(),
-            started_ms: BTreeMap::new(),
-            used_ms: 0,
-            lost_ms: 0,
-        };
-        let begin = Instant::now();
-        let summary = fast::run(&read, &mut counts)?;
-        assert_eq!((summary.succeeded as u64, summary.violations.len()), (count, 0), "{summary:?}");
-        let rules: Vec<String> = counts.preempted.iter().map(|(rule, n)| format!("{rule} {n}")).collect();
-        println!(
-            "| {} | {count} | {LEAVES} | {:.1} | {} ({}) | {:.2} % | {} | {} ({:.0} %) |",
-            load.name,
-            begin.elapsed().as_secs_f64(),
-            summary.preemptions,
-            rules.join(", "),
-            counts.lost_ms as f64 * 100.0 / counts.used_ms.max(1) as f64,
-            counts.lines,
-            counts.pending,
-            counts.pending as f64 * 100.0 / counts.lines.max(1) as f64,
-        );
+/// What one load cost.
+pub struct Measured {
+    pub wall: Duration,
+    pub preemptions: u64,
+    /// By rule.
+    pub preempted: BTreeMap<String, u64>,
+    pub lines: u64,
+    pub pending: u64,
+    /// Of the work of all jobs, in percent.
+    pub lost_percent: f64,
+}
+
+impl Measured {
+    /// Lines `Pending` of all lines of the log, in percent.
+    pub fn pending_percent(&self) -> f64 {
+        self.pending as f64 * 100.0 / self.lines.max(1) as f64
     }
-    Ok(())
+}
+
+/// Plays so many jobs of the load; all of them succeed.
+pub fn measure(load: &Load, count: u64) -> Result<Measured, Box<dyn std::error::Error>> {
+    let (text, asked) = scenario(load, count)?;
+    let read = Scenario::read("fair-share.yaml", &text)?;
+    let mut counts = Counts { asked, ..Counts::default() };
+    let begin = Instant::now();
+    let summary = fast::run(&read, &mut counts)?;
+    assert_eq!((summary.succeeded as u64, summary.violations.len()), (count, 0), "{summary:?}");
+    Ok(Measured {
+        wall: begin.elapsed(),
+        preemptions: summary.preemptions as u64,
+        preempted: counts.preempted,
+        lines: counts.lines,
+        pending: counts.pending,
+        lost_percent: counts.lost_ms as f64 * 100.0 / counts.used_ms.max(1) as f64,
+    })
 }
