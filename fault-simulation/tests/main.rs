@@ -2,6 +2,7 @@
 
 mod bugs;
 mod cells;
+mod directed;
 mod dispatch;
 mod oracle;
 mod whole;
