@@ -58,9 +58,11 @@ pub async fn run(connect: &Connect, args: &PortalArgs) -> anyhow::Result<ExitCod
     let parts: Vec<Arc<dyn Exposed>> =
         vec![Arc::new(Process::new("fleet-portal", env!("CARGO_PKG_VERSION"))), Arc::new(counts.clone())];
     let time = args.run_log.as_deref().map(|file| Arc::new(Time::following(file)));
-    let web = move |board| Web {
-        time,
-        ..Web::new(board, hub.server.client, hub.server.url, namespace).counting(counts)
+    let members = args.read_members.then(|| own.server.client.clone());
+    let web = move |board| {
+        let web = Web::new(board, hub.server.client, hub.server.url, namespace).counting(counts);
+        let web = Web { time, ..web };
+        members.into_iter().fold(web, Web::reading_members)
     };
     let serving = serve(listener, own.server.client, web);
     tokio::select! {
@@ -117,10 +119,11 @@ pub async fn beside(
     counts: PortalMetrics,
     run_log: &Path,
 ) -> anyhow::Result<()> {
-    let hub = fleet.hub();
+    let (hub, own) = (fleet.hub(), fleet.hub());
     let time = Arc::new(Time::following(run_log));
     let web = move |board| {
-        Web::new(board, hub, "the hub".to_owned(), "default".to_owned()).counting(counts).recorded_by(time)
+        let web = Web::new(board, hub, "the hub".to_owned(), "default".to_owned());
+        web.counting(counts).recorded_by(time).reading_members(own)
     };
     serve(listener, fleet.hub(), web).await
 }

@@ -24,6 +24,10 @@ pub struct PortalArgs {
     /// Run log of this fleet's controller: the page Time shows the fleet as it was
     #[arg(long, value_name = "FILE")]
     pub run_log: Option<PathBuf>,
+    /// Show users the pods and logs of their jobs, if the hub lets them get pods and pods/log of the job's
+    /// namespace. Members are read with the kubeconfig's credential, which may read Secrets member-access
+    #[arg(long, conflicts_with = "log")]
+    pub read_members: bool,
     /// Address of the portal's own metrics, at /metrics [default: not served]
     #[arg(long, value_name = "IP:PORT")]
     pub metrics_address: Option<SocketAddr>,

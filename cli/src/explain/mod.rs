@@ -191,7 +191,8 @@ impl Said {
     ) -> Self {
         let mut why = why(entry, unit);
         if let Some(why) = why.as_mut().filter(|_| !entry.is_bound() && !entry.is_finished()) {
-            why.message = said_now(&why.reason, &why.message, root);
+            // What each cluster lacks now is in the table below.
+            why.message = said_now(&why.reason, &why.message, root, true);
             let claim = unit.and_then(|unit| unit.status.as_ref()?.claim.as_ref()?.start.clone());
             if let Some(start) = claim.and_then(|start| start.parse::<Timestamp>().ok()) {
                 let left = fleet_views::age::human(start.as_second().saturating_sub(now.as_second()).max(0));

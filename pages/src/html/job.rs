@@ -71,11 +71,18 @@ pub fn shown(view: &JobView, now_s: i64) -> Markup {
             }
         }
         (events(view, now_s))
-        (meanings(view.timeline.iter().flat_map(|line| &line.spans).map(|span| span.reason.as_str())))
+        (meanings(reasons(view)))
         @if !view.yaml.is_empty() {
             details #yaml { summary { "YAML" } pre tabindex="0" { code { (view.yaml) } } }
         }
     }
+}
+
+/// That of its state, and those of its runs.
+fn reasons(view: &JobView) -> impl Iterator<Item = &str> {
+    let own = view.row.as_ref().map_or(&view.said.0, |row| &row.reason);
+    let spans = view.timeline.iter().flat_map(|line| &line.spans).map(|span| &span.reason);
+    std::iter::once(own).chain(spans).map(String::as_str)
 }
 
 fn actions(view: &JobView) -> Markup {
@@ -94,15 +101,10 @@ fn actions(view: &JobView) -> Markup {
     }
 }
 
-/// Why it waits or how it ended, and what such a reason means.
+/// Why it waits or how it ended; of a reason without a sentence of its own, what it means.
 fn why(name: &str, message: &str) -> Markup {
-    let meaning = meaning(name).filter(|meaning| *meaning != message);
-    html! {
-        div.why #why {
-            p { (reason(name, message)) }
-            @if let Some(meaning) = meaning { p.quiet { (meaning) } }
-        }
-    }
+    let message = if message.is_empty() { meaning(name).unwrap_or_default() } else { message };
+    html! { p.why #why { (reason(name, message)) } }
 }
 
 /// What followed on a span, unless the banner above says it.

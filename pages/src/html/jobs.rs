@@ -95,7 +95,6 @@ fn table(query: &JobQuery, rows: &[JobRow], now_s: i64, choice: Choice) -> Marku
             thead { tr {
                 @if choice == Choice::Offered { th scope="col" { span.hidden { "Choose" } } }
                 (column(query, Sort::Name, "Job"))
-                th scope="col" { "Kind" }
                 th scope="col" { "State" }
                 th scope="col" { "User" }
                 th scope="col" { "Queue" }
@@ -125,8 +124,7 @@ fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
             @if choice == Choice::Offered { td { @if !row.state.is_final() {
                 input type="checkbox" name="job" value=(name) aria-label={ "Choose " (row.namespace) "/" (row.name) };
             } } }
-            th scope="row" { (job_link(row)) }
-            td { (row.kind) }
+            th scope="row" { (job_link(row)) div.quiet { (row.kind) } }
             td { (state_badge(row.state)) }
             td { (filtered("user", &row.user)) }
             td { (queue_name(&row.queue)) }
@@ -136,7 +134,7 @@ fn line(row: &JobRow, now_s: i64, choice: Choice) -> Markup {
             td.number { (row.gpus) }
             td.number { (row.runs) }
             td { (ago(row.created_s, now_s)) }
-            td { @if let Some(ended) = row.ended_s { (ago(ended, now_s)) span.quiet { " (took " (duration(ended - row.created_s)) ")" } }
+            td { @if let Some(ended) = row.ended_s { (ago(ended, now_s)) div.quiet { "took " (duration(ended - row.created_s)) } }
                 @else { (ago(row.since_s, now_s)) } }
             td { (reason(&row.reason, &row.message)) }
         }
