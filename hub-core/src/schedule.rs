@@ -275,6 +275,15 @@ impl Scheduler {
                         let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
                         let until = (now + REFUSED_PAUSE * 3).as_millisecond();
                         self.planner.doubt_cell_nodes(cluster, at_fault, until);
+                        if let Some(status) = status {
+                            let excluded = &status.excluded_nodes;
+                            self.planner.exclude_cell_nodes(
+                                &job_id(key),
+                                cluster,
+                                excluded,
+                                now.as_millisecond(),
+                            );
+                        }
                     }
                     if !dispatch::are_cells_in_use(world, place, reservation) {
                         writes.push(delete());
