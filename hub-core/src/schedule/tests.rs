@@ -13,6 +13,7 @@ mod cells;
 mod followers;
 mod left_behind;
 mod require_queue;
+mod unqueued_use;
 
 const API: &str = crate::binding::API_VERSION;
 
