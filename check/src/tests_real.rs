@@ -552,7 +552,7 @@ fn a_restored_hub_may_forget_an_end_that_it_knew_and_nothing_that_it_knows() {
     known["status"]["result"] = json!({"outcome": "Succeeded"});
     for (restored, knows) in [(binding("b1", "train", 1), false), (known.clone(), true)] {
         let mut judge = Judge::new(Default::default(), None);
-        let mut see = |judge: &mut Judge, changes: Vec<Change>| -> usize {
+        let see = |judge: &mut Judge, changes: Vec<Change>| -> usize {
             changes.iter().map(|change| judge.see(change).len()).sum()
         };
         let ended = east(succeeded(run("r1", "train", "b1"), 1));

@@ -64,7 +64,7 @@ fn listings_that_are_older_than_an_answer_end_nothing() {
     let tree = json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
         "metadata": {"name": "tree", "namespace": "kube-system"}, "spec": {"root": {"name": "root", "children": [
             {"name": "own", "namespaces": ["default"], "max": {"nvidia.com/gpu": 4}}]}}});
-    for (resource, finds) in [("works", true), ("reservations", false), ("queueunits", false)] {
+    for (resource, finds) in [("works", true), ("reservations", false)] {
         let mut plan = fleet(&format!("{JOB}\n{waiting}\n{delete}"), MOVES);
         plan.objects.retain(|object| object["kind"] != "ElasticQuotaTree");
         plan.objects.push(tree.clone());
