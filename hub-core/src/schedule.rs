@@ -296,7 +296,7 @@ impl Scheduler {
         let answer = Answer::Refused { message: status.message.unwrap_or_default() };
         self.planner.answer(&id, cluster, answer, now_ms);
         let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
-        self.planner.doubt_cell_nodes(cluster, at_fault, (now + REFUSED_PAUSE * 3).as_millisecond());
+        self.planner.doubt_cell_nodes(cluster, at_fault, now_ms);
         self.planner.exclude_cell_nodes(&id, cluster, &status.excluded_nodes, now_ms);
     }
 
