@@ -273,8 +273,7 @@ impl Scheduler {
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
                         answered(Answer::Refused { message });
                         let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
-                        let until = (now + REFUSED_PAUSE * 3).as_millisecond();
-                        self.planner.doubt_cell_nodes(cluster, at_fault, until);
+                        self.planner.doubt_cell_nodes(cluster, at_fault, now.as_millisecond());
                     }
                     if !dispatch::are_cells_in_use(world, place, reservation) {
                         writes.push(delete());

@@ -23,14 +23,31 @@ use ask::{CellGroupAsk, CellNodes};
 /// Queue position: virtual cluster (empty for opportunistic jobs, which come last), class, age, name.
 pub(crate) type Place = (bool, String, Reverse<i32>, i64, JobId);
 
+/// A node on which reservations were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// The node counts as bad until then.
+    pub until_ms: i64,
+    /// Until then the next refusal is one more of the same.
+    pub kept_ms: i64,
+    pub refusals: u32,
+}
+
+/// How long a node counts as bad after a refusal: twice as long each time, up to the most.
+const DOUBT_MS: (i64, i64) = (2_000, 30_000);
+/// Without a refusal for this long, all is forgotten.
+const DOUBT_KEPT_MS: i64 = 60_000;
+
 /// The planner's state of cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellRoom {
     pub cells: Option<Cells>,
     /// By member.
     pub nodes: BTreeMap<String, CellNodes>,
-    /// Nodes on which a reservation was refused recently, and until when they count as bad.
-    pub doubts: BTreeMap<NodeName, i64>,
+    /// Nodes on which a reservation was refused recently.
+    pub doubts: BTreeMap<NodeName, Doubt>,
+    /// Those of them that count as bad now.
+    pub doubted: BTreeSet<NodeName>,
     /// Groups of each job in `cells`, with their requests.
     pub of_job: BTreeMap<JobId, BTreeMap<String, CellGroupAsk>>,
     pub job_of: BTreeMap<String, JobId>,

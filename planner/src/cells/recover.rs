@@ -7,7 +7,7 @@ use fleet_cells::{
     config::{ClusterConfig, ConfigErrors},
 };
 
-use super::CellRoom;
+use super::{CellRoom, DOUBT_KEPT_MS, DOUBT_MS, Doubt};
 
 impl CellRoom {
     /// Switches to another configuration. Preempting groups give up their reserved cells and try again.
@@ -94,7 +94,7 @@ impl CellRoom {
         let Some(cells) = self.cells.as_mut() else { return };
         let good = |node: &NodeName| {
             self.nodes.get(&node.cluster).is_some_and(|nodes| nodes.good.contains(&node.node))
-                && !self.doubts.contains_key(node)
+                && !self.doubted.contains(node)
         };
         let changed: BTreeSet<NodeName> =
             cells.nodes().filter(|node| cells.is_good(node) != good(node)).cloned().collect();
@@ -117,13 +117,52 @@ impl CellRoom {
         cells.set_absent_nodes(absent)
     }
 
-    /// Drops expired doubts; returns when the next one expires.
+    /// A reservation on the node was refused.
+    pub(crate) fn doubt(&mut self, node: NodeName, now_ms: i64) {
+        let known = self.doubts.get(&node).filter(|doubt| doubt.kept_ms > now_ms);
+        let refusals = known.map_or(0, |doubt| doubt.refusals).saturating_add(1);
+        let (least, most) = DOUBT_MS;
+        let pause = (least << (refusals - 1).min(10)).min(most);
+        let until_ms = now_ms.saturating_add(pause);
+        let doubt = Doubt { until_ms, kept_ms: until_ms.saturating_add(DOUBT_KEPT_MS), refusals };
+        self.doubts.insert(node.clone(), doubt);
+        self.doubted.insert(node);
+    }
+
+    /// Ends doubts that are over; returns when the next one ends.
     pub(crate) fn end_doubts(&mut self, now_ms: i64) -> Option<i64> {
-        let before = self.doubts.len();
-        self.doubts.retain(|_, until| *until > now_ms);
-        if self.doubts.len() < before {
+        self.doubts.retain(|_, doubt| doubt.kept_ms > now_ms);
+        let before = self.doubted.len();
+        self.doubted.retain(|node| self.doubts.get(node).is_some_and(|doubt| doubt.until_ms > now_ms));
+        if self.doubted.len() < before {
             self.tell_health();
         }
-        self.doubts.values().min().copied()
+        self.doubted.iter().filter_map(|node| Some(self.doubts.get(node)?.until_ms)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most often the member has only not heard yet that a job is over: the first time a moment is enough.
+    #[test]
+    fn a_node_that_refuses_again_and_again_is_doubted_for_longer() {
+        let (mut room, node) = (CellRoom::default(), NodeName::new("lab", "n1"));
+        let mut now_ms = 0;
+        for pause_ms in [2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
+            room.doubt(node.clone(), now_ms);
+            assert_eq!(room.end_doubts(now_ms + pause_ms - 1), Some(now_ms + pause_ms));
+            assert!(room.doubted.contains(&node));
+            now_ms += pause_ms;
+            assert_eq!(room.end_doubts(now_ms), None);
+            assert!(room.doubted.is_empty());
+        }
+        // What was long ago counts no more.
+        now_ms += DOUBT_KEPT_MS;
+        assert_eq!(room.end_doubts(now_ms), None);
+        assert!(room.doubts.is_empty());
+        room.doubt(node, now_ms);
+        assert_eq!(room.end_doubts(now_ms), Some(now_ms + 2_000));
     }
 }

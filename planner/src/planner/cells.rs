@@ -66,10 +66,10 @@ impl Planner {
     }
 
     /// Marks nodes that a member could not provide as bad for a while, so that they are not requested again
-    /// at once.
-    pub fn doubt_cell_nodes(&mut self, cluster: &str, nodes: &[String], until_ms: i64) {
+    /// at once: for longer each time, because most often the member only has not heard yet that a job is over.
+    pub fn doubt_cell_nodes(&mut self, cluster: &str, nodes: &[String], now_ms: i64) {
         for node in nodes {
-            self.cells.doubts.insert(NodeName::new(cluster, node), until_ms);
+            self.cells.doubt(NodeName::new(cluster, node), now_ms);
         }
         if !nodes.is_empty() {
             self.cells.tell_health();
