@@ -84,16 +84,6 @@ pub fn request(protocol: &Protocol, user: &str, offer: &Offer) -> Result<Request
     Ok(Request { roles: roles.collect() })
 }
 
-/// A job's position in its virtual cluster's queue, as a pod priority: higher class first, then earlier submission,
-/// with a resolution of 16 seconds.
-pub fn pod_priority(priority: i64, submitted_ms: i64) -> i64 {
-    const MOST: i64 = 126;
-    const SPAN: i64 = 1 << 24;
-    const RESOLUTION_MS: i64 = 16_000;
-    let priority = priority.clamp(-1, MOST);
-    -((MOST - priority) * SPAN + submitted_ms.div_euclid(RESOLUTION_MS).rem_euclid(SPAN))
-}
-
 fn cluster(protocol: &Protocol, offer: &Offer, sink: &mut Sink) {
     if let Some(known) = &offer.clusters
         && !known.contains(&protocol.virtual_cluster)

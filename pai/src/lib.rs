@@ -1,9 +1,9 @@
-//! OpenPAI's job protocol, version 2: what a job file says, what it becomes, and how its life goes.
+//! OpenPAI's job protocol, version 2: what a job file says, what it becomes, and when it ends.
 //!
 //! A document ([`Doc`]) is read into a [`Protocol`], with every mistake in it named; [`render`] fills in parameters and
 //! secrets; [`hived`] maps it to the affinity groups of virtual clusters and refuses what can never run; [`native`]
-//! writes the objects that run it in the fleet; [`completion`], [`retry`] and [`life`] are the rules by which it ends and
-//! is tried again; [`state`] and [`exit`] say how that is shown. Sources: the protocol of microsoft/pai and the
+//! writes the objects that run it in the fleet; [`completion`] and [`retry`] are the rules by which it ends and is tried
+//! again, which the members' job controller follows; [`state`] and [`exit`] say how that is shown. Sources: the protocol of microsoft/pai and the
 //! framework controller's completion and retry policies.
 //!
 //! Deliberately absent: YAML (callers read it into a [`Doc`]), any API server, clocks.
@@ -13,7 +13,6 @@ mod doc;
 pub mod exit;
 mod fields;
 pub mod hived;
-pub mod life;
 pub mod names;
 pub mod native;
 mod problem;

@@ -10,6 +10,19 @@ use crate::exit::{self, Behavior};
 /// Seconds before a try after others had taken the room: the least and the most.
 const BACKOFF_S: (i64, i64) = (60, 900);
 
+/// Reason of the state of a job whose next attempt waits. The message ends in [`after`] of the wait.
+pub const DELAYED: &str = "RetryDelayed";
+
+/// The end of a message about a wait of so many seconds.
+pub fn after(delay_s: i64) -> String {
+    format!("tried again after {delay_s} s")
+}
+
+/// The wait that such a message tells, in seconds.
+pub fn delay_in(message: &str) -> Option<i64> {
+    message.rsplit_once("tried again after ")?.1.strip_suffix(" s")?.parse().ok()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {

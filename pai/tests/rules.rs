@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet_pai::{
     Protocol,
     completion::{Completed, Ended, RoleRule, Rules, judge},
-    hived::{CellOffer, ClusterOffer, Offer, PodSpec, SkuUnit, SpecV1, pod_priority, request},
+    hived::{CellOffer, ClusterOffer, Offer, PodSpec, SkuUnit, SpecV1, request},
     render,
     retry::{Decision, Policy, Retried, decide},
     state::{State, SubState, shown},
@@ -325,18 +325,6 @@ fn no_cells_known_means_gpus_are_cells() {
     assert_eq!(found.roles.iter().map(|role| role.cells).collect::<Vec<_>>(), [1, 3]);
     let idle = protocol(|job| job["taskRoles"]["train"]["resourcePerInstance"]["gpu"] = json!(0));
     assert_eq!(request(&idle, "alice", &Offer::default()).expect("a request").roles[0].spec, None);
-}
-
-#[test]
-fn the_line_is_by_class_and_then_by_16_seconds() {
-    let now = 1_700_000_000_000;
-    assert!(pod_priority(100, now) > pod_priority(10, now - 1_000_000));
-    assert!(pod_priority(10, now) > pod_priority(-1, 0));
-    assert!(pod_priority(10, now) > pod_priority(10, now + 16_000));
-    let start = now / 16_000 * 16_000;
-    assert_eq!(pod_priority(10, start), pod_priority(10, start + 15_999));
-    assert_eq!(pod_priority(126, now), pod_priority(1000, now));
-    assert_eq!(pod_priority(100, 16_000 * 5), -(26 * (1 << 24) + 5));
 }
 
 fn rule(role: &str, instances: i64, min_failed: i64, min_succeeded: i64) -> RoleRule {

@@ -54,7 +54,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         Step::Enter(next, cause) => {
             let reason = due.why.clone().map(|why| (cause, why));
             if next == Phase::Restarting {
-                status["retryCount"] = view.retries.saturating_add(i64::from(due.counts)).into();
+                count_retry(&view, &due, &mut status);
                 if let Kill::Targets(targets) = &due.targets(&view) {
                     plan.mark = targets.clone();
                 } else {
@@ -83,6 +83,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         Step::Stay => {
             plan.command_done = input.command.is_some();
             say_why_it_waits(&view, &mut status);
+            if let Some(why) = &due.waits {
+                status["state"]["reason"] = fleet_pai::retry::DELAYED.into();
+                status["state"]["message"] = why.as_str().into();
+            }
             carry(&view, &mut plan, &mut status, input);
             if let Some(group) = input.pod_group.filter(|_| !plan.delete_pod_group) {
                 plan.pod_group_status = group_status::plan(&view, group, &plan.delete);
@@ -92,6 +96,15 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     count::write(&mut status, &view);
     plan.set_status(view.job, status);
     plan
+}
+
+/// A retry counts against the job's limit, or is for want of room, or neither.
+fn count_retry(view: &View<'_>, due: &policy::Due, status: &mut Value) {
+    status["retryCount"] = view.retries.saturating_add(i64::from(due.counts)).into();
+    if due.for_room {
+        let tries = policy::tries_for_room(view).saturating_add(1);
+        status["controlledResources"][policy::TRIES_FOR_ROOM] = tries.to_string().into();
+    }
 }
 
 /// Reports that the queue does not admit the job, until it does.
@@ -148,7 +161,12 @@ fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>
         }
     }
     if plan.delete_support {
-        status["controlledResources"] = Value::Object(Map::new());
+        let mut kept = Map::new();
+        let for_room = &view.job.status["controlledResources"][policy::TRIES_FOR_ROOM];
+        if for_room.is_string() {
+            kept.insert(policy::TRIES_FOR_ROOM.to_owned(), for_room.clone());
+        }
+        status["controlledResources"] = Value::Object(kept);
     }
 }
 

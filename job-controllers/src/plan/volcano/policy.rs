@@ -5,9 +5,9 @@
 //!
 //! A job may have completion rules ([`fleet_pai::completion::Rules`]) in an annotation. They replace its
 //! policies: a number of failed or succeeded tasks of a role ends an attempt, and transient failures are
-//! retried without being counted. The number of retries of a task is in the job's status, beside the objects
-//! of its plugins, and is written before the failed pod is deleted.
-//! before the failed pod goes.
+//! retried without being counted; those for want of room only after a wait that doubles. The number of retries of a
+//! task, and that of the job's retries for want of room, are in the job's status, beside the objects of its plugins,
+//! and are written before the failed pods are deleted.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -73,6 +73,10 @@ pub(super) struct Due {
     pub delayed: Vec<Delayed>,
     /// The restart counts against the job's limit.
     pub counts: bool,
+    /// It is for want of room.
+    pub for_room: bool,
+    /// Why the next attempt waits, for users.
+    pub waits: Option<String>,
 }
 
 impl Due {
@@ -84,6 +88,8 @@ impl Due {
             look_again: None,
             delayed: Vec::new(),
             counts: true,
+            for_room: false,
+            waits: None,
         }
     }
 }
@@ -263,8 +269,11 @@ fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     events
 }
 
-/// Entry of `status.controlledResources` for a retried task: `<retries> <uid of the last counted pod>`.
+/// Entry of `status.controlledResources` for a retried task: `<retries that count> <uid of the last counted pod>
+/// <retries for want of room>`.
 const TRIES: &str = "retries-";
+/// Entry for the retries of the whole job for want of room. It outlives attempts.
+pub(super) const TRIES_FOR_ROOM: &str = "retries.resource";
 
 /// A task whose pod has ended, or is gone or terminating without having ended.
 struct End<'p> {
@@ -280,6 +289,7 @@ enum Next {
     Over,
     Again {
         counts: bool,
+        delay_s: i64,
     },
     /// It was counted before.
     Counted,
@@ -308,16 +318,57 @@ pub(super) fn due_by_rules(view: &View<'_>, rules: &Rules) -> Due {
     let which = pod.as_ref().map_or_else(String::new, |pod| format!("{what} of pod {pod}, "));
     due.why = Some(format!("{which}exit code {}: {}", completed.code, completed.message));
     due.pod = pod;
-    let retried = Retried { total: view.retries, accountable: view.retries, resource: 0 };
+    let for_room = tries_for_room(view);
+    let retried = Retried {
+        total: view.retries.saturating_add(for_room),
+        accountable: view.retries,
+        resource: for_room,
+    };
     due.action = match retry::decide(rules.job_retry, &retried, completed.code) {
-        Decision::Retry { counts, .. } => {
+        Decision::Retry { counts, delay_s } => {
+            let end = ends.iter().find(|end| Some(end.pod.name()) == due.pod.as_deref());
+            if let Some((left, delayed)) = end.and_then(|end| wait(view, end, delay_s)) {
+                let why = due.why.as_deref().unwrap_or_default();
+                let waits = Some(format!("{why}; {}", retry::after(delay_s)));
+                return Due { look_again: Some(left), delayed: vec![delayed], waits, ..Due::nothing() };
+            }
             due.counts = counts;
+            due.for_room = retried.after(completed.code, counts).resource > for_room;
             Action::RestartJob
         }
         Decision::End if completed.code == exit::SUCCEEDED => Action::CompleteJob,
         Decision::End => Action::TerminateJob,
     };
     due
+}
+
+/// How long a retry still waits, counted from the end that it follows; and that end, to be remembered, as not every
+/// pod says when it ended.
+fn wait(view: &View<'_>, end: &End<'_>, delay_s: i64) -> Option<(Duration, Delayed)> {
+    let now = view.input.now;
+    let known = view.input.delayed.iter().find(|known| {
+        known.version == view.version
+            && known.pod.as_deref() == Some(end.pod.name())
+            && known.name == "PodFailed"
+    });
+    let since = end.pod.finished_at().or(known.map(|known| known.since)).unwrap_or(now).min(now);
+    let left_ms = delay_s.saturating_mul(1000).saturating_sub(now.as_millisecond() - since.as_millisecond());
+    let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+    let delayed = Delayed {
+        name: "PodFailed",
+        pod: Some(end.pod.name().to_owned()),
+        task: view.task_of(end.pod.name()).map(|(task, _)| task.name.clone()),
+        exit_code: Some(end.code),
+        since,
+        version: view.version,
+    };
+    (!left.is_zero()).then_some((left, delayed))
+}
+
+/// How often the whole job was retried for want of room.
+pub(super) fn tries_for_room(view: &View<'_>) -> i64 {
+    let text = view.job.status["controlledResources"][TRIES_FOR_ROOM].as_str().unwrap_or_default();
+    text.parse().unwrap_or(0)
 }
 
 /// Ends of tasks of the current run, in the order in which they occurred.
@@ -349,41 +400,51 @@ fn code(pod: &Pod) -> i64 {
 
 /// Whether the task is retried. A deleted pod is created again anyway.
 fn next(view: &View<'_>, rules: &Rules, end: &End<'_>) -> Next {
-    let (tries, counted) = tries(view, end.pod.name());
+    let (retried, counted) = tries(view, end.pod.name());
     if counted == end.pod.uid() && !counted.is_empty() {
         return Next::Counted;
     }
     let rule: &RoleRule = &rules.roles[end.role];
-    let retried = Retried { total: tries, accountable: tries, resource: 0 };
     match retry::decide(rule.task_retry, &retried, end.code) {
-        Decision::Retry { counts, .. } => Next::Again { counts },
+        Decision::Retry { counts, delay_s } => Next::Again { counts, delay_s },
         Decision::End => Next::Over,
     }
 }
 
-/// Number of retries of the pod's task, and the pod that was counted last.
-fn tries<'v>(view: &'v View<'_>, pod: &str) -> (i64, &'v str) {
+/// Retries of the pod's task, and the pod that was counted last.
+fn tries<'v>(view: &'v View<'_>, pod: &str) -> (Retried, &'v str) {
     let text = view.job.status["controlledResources"][format!("{TRIES}{pod}")].as_str().unwrap_or_default();
-    let (tries, uid) = text.split_once(' ').unwrap_or_default();
-    (tries.parse().unwrap_or(0), uid)
+    let mut words = text.split(' ');
+    let accountable: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let uid = words.next().unwrap_or_default();
+    let resource: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    (Retried { total: accountable.saturating_add(resource), accountable, resource }, uid)
 }
 
 /// Deletes ended pods whose tasks are retried, once the retries are written.
 pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut Plan, status: &mut Value) {
     let known = view.job.status["controlledResources"].as_object().into_iter().flatten();
     let mut tried: BTreeMap<String, Value> = known
-        .filter(|(name, _)| name.starts_with(TRIES))
+        .filter(|(name, _)| name.starts_with(TRIES) || *name == TRIES_FOR_ROOM)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     for end in ends(view, rules).into_iter().filter(|end| end.pod.is_ended()) {
         match next(view, rules, &end) {
             Next::Over => continue,
-            Next::Counted | Next::Again { counts: false } => {}
-            Next::Again { counts: true } => {
-                let (tries, _) = tries(view, end.pod.name());
-                let noted = format!("{} {}", tries.saturating_add(1), end.pod.uid());
-                tried.insert(format!("{TRIES}{}", end.pod.name()), noted.into());
-                plan.status_first = true;
+            Next::Counted => {}
+            Next::Again { counts, delay_s } => {
+                if let Some((left, delayed)) = wait(view, &end, delay_s) {
+                    plan.look_again_in(left);
+                    plan.delayed.get_or_insert_default().push(delayed);
+                    continue;
+                }
+                let (before, _) = tries(view, end.pod.name());
+                let after = before.after(end.code, counts);
+                if (after.accountable, after.resource) != (before.accountable, before.resource) {
+                    let noted = format!("{} {} {}", after.accountable, end.pod.uid(), after.resource);
+                    tried.insert(format!("{TRIES}{}", end.pod.name()), noted.into());
+                    plan.status_first = true;
+                }
             }
         }
         if !end.pod.is_deleting() {

@@ -105,12 +105,12 @@ fn an_incremental_job_tries_its_task_again_alone() {
     let status = plan.status.unwrap();
     assert_eq!((&status["state"]["phase"], plan.delete), (&json!("Running"), vec!["j-t-0".to_owned()]));
     assert!(plan.status_first, "it is counted before the pod goes");
-    assert_eq!(status["controlledResources"]["retries-j-t-0"], "1 j-t-0");
+    assert_eq!(status["controlledResources"]["retries-j-t-0"], "1 j-t-0 0");
     // Seen again, as after a crash: it goes, and is not counted twice.
     failed.job.status = status.clone();
     let again = failed.plan();
     assert_eq!(again.delete, ["j-t-0"]);
-    assert!(again.status.is_none_or(|status| status["controlledResources"]["retries-j-t-0"] == "1 j-t-0"));
+    assert!(again.status.is_none_or(|status| status["controlledResources"]["retries-j-t-0"] == "1 j-t-0 0"));
     // It is made anew, and the next failure is one too many.
     failed.pods = pods(&["j-t-1 Running"]);
     assert_eq!(failed.plan().create.len(), 1);
@@ -127,6 +127,71 @@ fn an_incremental_job_tries_its_task_again_alone() {
     assert!(plan.status.is_none_or(|status| status["controlledResources"]["retries-j-t-0"].is_null()));
     let lost = case(&rules, "Running", &["j-t-1 Running"]);
     assert_eq!((lost.phase(), lost.plan().create.len()), ("Running".to_owned(), 1));
+}
+
+/// Exit 251: not all tasks found room in time. A minute, then two, up to a quarter of an hour, and never counted.
+#[test]
+fn what_found_no_room_is_tried_again_after_a_wait_that_doubles() {
+    for gang in [true, false] {
+        let rules = rules(&[("t", 2, 1, 2)], gang, 0, 0);
+        let mut failed = case(&rules, "Running", &["j-t-0 Failed", "j-t-1 Running"]);
+        let entry = if gang { "retries.resource" } else { "retries-j-t-0" };
+        for (tries, wait_s) in [60_u64, 120, 240, 480, 900, 900].into_iter().enumerate() {
+            with_end(&mut failed, "j-t-0", 251, "Error");
+            failed.now = NOW.parse().unwrap();
+            failed.delayed.clear();
+            let plan = failed.plan();
+            let told = plan.status.as_ref().map(|status| status["state"]["phase"].clone());
+            assert!(plan.delete.is_empty() && told.is_none_or(|phase| phase == "Running"), "{gang} {tries}");
+            if gang {
+                let state = plan.status.as_ref().unwrap()["state"].clone();
+                let message = state["message"].as_str().unwrap();
+                assert_eq!(state["reason"], "RetryDelayed");
+                assert_eq!(fleet_pai::retry::delay_in(message), Some(wait_s.cast_signed()), "{message}");
+            }
+            assert_eq!(plan.look_again, Some(std::time::Duration::from_secs(wait_s)), "{gang} {tries}");
+            assert_eq!(failed.look_after(wait_s.cast_signed() - 1), "Running");
+            assert_eq!(failed.plan().look_again, Some(std::time::Duration::from_secs(1)));
+            failed.now += jiff::SignedDuration::from_secs(1);
+            let plan = failed.plan();
+            let status = plan.status.unwrap();
+            let noted = if gang { (tries + 1).to_string() } else { format!("0 j-t-0 {}", tries + 1) };
+            assert_eq!(status["controlledResources"][entry], noted.as_str(), "{gang}");
+            assert_eq!(status["retryCount"].as_i64().unwrap_or(0), 0, "it counts against no bound");
+            if gang {
+                assert_eq!(status["state"]["phase"], "Restarting");
+                // The next attempt knows it, after all objects of this one are gone.
+                failed.job.status = status;
+                let gone = failed.plan().status.unwrap_or_else(|| failed.job.status.clone());
+                assert_eq!(gone["controlledResources"][entry], noted.as_str());
+                failed.job.status = gone;
+                failed.job.status["state"]["phase"] = "Running".into();
+                failed.job.status["version"] = 0.into();
+            } else {
+                assert_eq!(plan.delete, ["j-t-0"]);
+                failed.job.status = status;
+                let mut next = (*failed.pods["j-t-0"]).clone();
+                next.metadata.uid = Some("j-t-0".to_owned());
+                failed.job.status["controlledResources"][entry] = format!("0 before {}", tries + 1).into();
+                failed.pods.insert("j-t-0".to_owned(), Arc::new(next));
+            }
+        }
+    }
+}
+
+/// Not every pod says when it ended: the wait goes on from when that was first seen.
+#[test]
+fn a_wait_without_a_time_of_the_end_ends_as_well() {
+    let rules = rules(&[("t", 2, 1, 2)], true, 0, 0);
+    let mut failed = case(&rules, "Running", &["j-t-0 Failed", "j-t-1 Running"]);
+    with_end(&mut failed, "j-t-0", 251, "Error");
+    let mut ended = (*failed.pods["j-t-0"]).clone();
+    let end = json!({"exitCode": 251, "reason": "Error"});
+    ended.status.container_statuses[0].state.terminated = serde_json::from_value(end).unwrap();
+    failed.pods.insert("j-t-0".to_owned(), Arc::new(ended));
+    assert_eq!(failed.look_after(0), "Running");
+    assert_eq!(failed.look_after(59), "Running");
+    assert_eq!(failed.look_after(1), "Restarting");
 }
 
 #[test]
