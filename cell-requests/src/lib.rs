@@ -10,8 +10,11 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-use fleet_api::names;
-use fleet_cells::{AffinityGroup, MAX_PRIORITY, OPPORTUNISTIC, config::ClusterConfig};
+use fleet_api::{
+    cells::class::{CLASSES_TEXT, class_priority},
+    names,
+};
+use fleet_cells::{AffinityGroup, config::ClusterConfig};
 use fleet_policies::workload::{self, WorkloadKind};
 use serde_json::Value;
 
@@ -19,9 +22,6 @@ pub use fields::CellRequestError;
 use fields::{Role, path_of, quote, text, wrong};
 use fleet_planner::CellGroupAsk;
 
-/// Classes by name, as OpenPAI has them.
-const CLASSES: [(&str, i32); 3] = [("oppo", -1), ("test", 10), ("prod", 100)];
-const CLASSES_TEXT: &str = "oppo, test, prod, or a number from -1 to 1000";
 /// Of a job that names none.
 const DEFAULT_CLASS: i32 = 10;
 
@@ -132,11 +132,8 @@ impl CellRequest {
 
 fn class(job: &Value) -> Result<Option<i32>, CellRequestError> {
     let Some(found) = text(job, names::CLASS_LABEL) else { return Ok(None) };
-    if let Some((_, class)) = CLASSES.iter().find(|(name, _)| *name == found) {
-        return Ok(Some(*class));
-    }
-    let number = found.parse().ok().filter(|number| (OPPORTUNISTIC..=MAX_PRIORITY).contains(number));
-    number.map(Some).ok_or_else(|| wrong(path_of(job, names::CLASS_LABEL), quote(found), CLASSES_TEXT))
+    let class = class_priority(found).map(Some);
+    class.ok_or_else(|| wrong(path_of(job, names::CLASS_LABEL), quote(found), CLASSES_TEXT))
 }
 
 /// A job whose replicas cannot be read has no roles: it is refused for that.

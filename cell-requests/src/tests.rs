@@ -126,7 +126,7 @@ fn nonsense_is_told_with_field_found_and_allowed() {
         assert_eq!(error, expected);
     };
     let class = |found: &str, expected: &str| {
-        let allowed = "allowed: oppo, test, prod, or a number from -1 to 1000";
+        let allowed = "allowed: oppo, test, prod, crit, or a number from -1 to 1000";
         check(
             json!({"fleet.dev/class": found}),
             json!({}),

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{class_of, show};
+use super::show;
 use crate::args::vc::VcExplainArgs;
 use crate::{answer::Answer, connect::Hub, discovery, output, queue};
 use fleet_console::{
@@ -86,12 +86,18 @@ pub async fn run(hub: &Hub, args: &VcExplainArgs) -> anyhow::Result<Answer> {
     let object = object(hub, binding).await?;
     let now = Timestamp::now();
     let picture = standing.picture(now)?;
-    let mut told = tell(binding, unit, &object["metadata"]["labels"], picture.as_ref(), &vcs);
+    let resource = &binding.spec.resource;
+    let kind = WorkloadKind::of(&resource.api_version, &resource.kind);
+    let queue = unit.and_then(|unit| unit.spec.queue.as_ref()).or(binding.spec.queue.as_ref());
+    let of_leaf = match queue {
+        Some(queue) => cells::of_leaf(&queue::list(hub, queue::trees()).await?, queue),
+        None => None,
+    };
+    let asked = cells::asked(kind, &object, of_leaf.as_deref());
+    let mut told = tell(binding, unit, asked, picture.as_ref(), &vcs);
     if let Some(picture) = &picture
         && binding.status.as_ref().is_none_or(|status| status.result.is_none())
     {
-        let resource = &binding.spec.resource;
-        let kind = WorkloadKind::of(&resource.api_version, &resource.kind);
         let held = told.cells.iter().filter(|pod| !pod.node.is_empty()).map(|pod| pod.pod.clone()).collect();
         told.waiting = waiting_pods(picture, kind, &object, &held, now);
     }
@@ -101,7 +107,7 @@ pub async fn run(hub: &Hub, args: &VcExplainArgs) -> anyhow::Result<Answer> {
     Ok(Answer::people(print(&told)))
 }
 
-/// The job. Its labels name its virtual cluster and class.
+/// The job as it is now.
 async fn object(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
     let resource = &binding.spec.resource;
     let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
@@ -117,20 +123,20 @@ async fn object(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Value> {
     }
 }
 
+/// `asked` is virtual cluster and class of the job as it is now; a run has those that it was admitted with.
 pub fn tell(
     binding: &ResourceBinding,
     unit: Option<&QueueUnit>,
-    labels: &Value,
+    asked: (String, String),
     picture: Option<&Picture>,
     vcs: &[VirtualCluster],
 ) -> Explanation {
     let groups = binding.spec.cells.as_ref().map_or(&[][..], |cells| &cells.groups);
-    let asked = groups.first().map(|group| &group.request);
+    let admitted = groups.first().map(|group| &group.request);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-    let virtual_cluster =
-        asked.map_or_else(|| text(&labels[VIRTUAL_CLUSTER_LABEL]), |asked| text(&asked["virtualCluster"]));
-    let number = |asked: &Value| asked["priority"].as_i64().and_then(|class| i32::try_from(class).ok());
-    let class = asked.and_then(number).map_or_else(|| class_of(labels), class_name);
+    let virtual_cluster = admitted.map_or(asked.0, |admitted| text(&admitted["virtualCluster"]));
+    let number = |of: &Value| of["priority"].as_i64().and_then(|class| i32::try_from(class).ok());
+    let class = admitted.and_then(number).map_or(asked.1, class_name);
     let pods = groups.iter().flat_map(|group| &group.pods).map(|pod| PodCells {
         pod: pod.name.clone(),
         node: pod.node.clone(),

@@ -11,7 +11,6 @@ mod tests;
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, bail};
-use fleet_api::cells::class;
 use fleet_openpai::cells::{self, Standing, file, plan, tree};
 use jiff::Timestamp;
 use serde_json::json;
@@ -147,10 +146,4 @@ async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
         Ok(list)
     })
     .await
-}
-
-/// The class of a job by its label.
-fn class_of(labels: &serde_json::Value) -> String {
-    let named = labels[fleet_api::names::CLASS_LABEL].as_str().unwrap_or_default();
-    class::class_priority(named).map_or_else(|| named.to_string(), class::class_name)
 }

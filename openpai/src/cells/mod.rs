@@ -7,23 +7,30 @@
 pub mod file;
 pub mod plan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tree;
 pub mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{
-    CellConfiguration, Cluster, ResourceBinding, VirtualCluster,
-    cells::read::{self, ConfigurationView},
+    CellConfiguration, Cluster, ElasticQuotaTree, ResourceBinding, VirtualCluster,
+    cells::{
+        class::class_name,
+        read::{self, ConfigurationView},
+    },
+    names::VIRTUAL_CLUSTER_LABEL,
+    quota_tree,
 };
 use fleet_cells::{
     BoundGroup, Cells, NodeName, Recovered, Unreported,
     config::{ClusterConfig, ConfigErrors},
 };
+use fleet_policies::workload::WorkloadKind;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::server::{AskError, Selectors, Server};
 
@@ -205,6 +212,29 @@ impl Standing {
         let nodes: Vec<NodeName> = before.iter().flat_map(Cells::nodes).cloned().collect();
         read::members(&self.clusters, &nodes)
     }
+}
+
+/// Virtual cluster and class that a job asks for, however it says so; `of_leaf` is what the attribute of its queue's leaf
+/// says. Both empty of a job that asks for no cells, or for what cannot be read.
+pub fn asked(kind: WorkloadKind, job: &Value, of_leaf: Option<&str>) -> (String, String) {
+    let Ok(request) = fleet_cell_requests::read(kind, job) else { return Default::default() };
+    match request.vc.as_deref().or(of_leaf).filter(|vc| !vc.is_empty()) {
+        Some(vc) => (vc.to_owned(), class_name(request.class)),
+        None => Default::default(),
+    }
+}
+
+/// The virtual cluster that the attribute of a leaf of the tree in force names.
+pub fn of_leaf(trees: &[ElasticQuotaTree], path: &str) -> Option<String> {
+    let mut names = path.split('/');
+    let mut node = quota_tree::in_force(trees)?.root;
+    if node.name != names.next()? {
+        return None;
+    }
+    for name in names {
+        node = node.children.iter().find(|child| child.name == name)?;
+    }
+    node.attributes.get(VIRTUAL_CLUSTER_LABEL).cloned()
 }
 
 /// The job of a binding.

@@ -7,12 +7,12 @@ use fleet_api::cells::{CellConfigurationSpec, CellGroup};
 const TWO: &str = include_str!("../../../cells/testdata/two-virtual-clusters.yaml");
 const ONE: &str = include_str!("../../../cells/testdata/one-virtual-cluster.yaml");
 
-pub(in crate::cells) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")
 }
 
 /// The lab's two virtual clusters, with groups that were placed in this order: name, VC, priority.
-pub(in crate::cells) fn standing(groups: &[(&str, &str, i32)]) -> Standing {
+pub(crate) fn standing(groups: &[(&str, &str, i32)]) -> Standing {
     let config = file::read(TWO).expect("the lab's file").config;
     let clusters = vec![cluster("only")];
     let (placed, _) = read::name_members(config.clone(), &read::members(&clusters, []));
@@ -65,6 +65,49 @@ fn drawn(rows: &[tree::Row]) -> Vec<String> {
         )
     };
     rows.iter().map(|row| line(row).trim_end().to_string()).collect()
+}
+
+#[test]
+fn a_leaf_names_the_virtual_cluster_of_its_jobs() {
+    let tree: fleet_api::ElasticQuotaTree = serde_json::from_value(json!({
+        "apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree", "metadata": {"name": "t"},
+        "spec": {"root": {"name": "root", "children": [
+            {"name": "ml", "children": [{"name": "train", "attributes": {"fleet.dev/virtual-cluster": "vc1"}}]},
+            {"name": "train"}]}}}))
+    .expect("a tree");
+    for (path, vc) in
+        [("root/ml/train", Some("vc1")), ("root/train", None), ("root/no", None), ("x/ml/train", None)]
+    {
+        assert_eq!(of_leaf(std::slice::from_ref(&tree), path).as_deref(), vc, "{path}");
+    }
+}
+
+#[test]
+fn a_job_asks_by_label_by_hiveds_annotation_or_by_its_leaf() {
+    use fleet_policies::workload::WorkloadKind::BatchJob;
+    let job = |labels: serde_json::Value, hived: &str| {
+        let annotations = match hived {
+            "" => json!({}),
+            text => json!({fleet_api::names::POD_SCHEDULING_SPEC_ANNOTATION: text}),
+        };
+        json!({"metadata": {"name": "j", "labels": labels}, "spec": {"parallelism": 1, "completions": 1,
+            "template": {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}}}})
+    };
+    let hived = "virtualCluster: vc2\npriority: 120\nleafCellNumber: 1\n";
+    let label = |vc: &str, class: &str| json!({"fleet.dev/virtual-cluster": vc, "fleet.dev/class": class});
+    for (labels, hived, leaf, vc, class) in [
+        (label("vc1", "prod"), "", None, "vc1", "prod"),
+        (label("vc1", "120"), "", Some("vc3"), "vc1", "crit"),
+        (label("vc1", "crit"), "", None, "vc1", "crit"),
+        (json!({}), hived, None, "vc2", "crit"),
+        (json!({"fleet.dev/class": "oppo"}), "", Some("vc3"), "vc3", "oppo"),
+        (json!({}), "", Some("vc3"), "vc3", "test"),
+        (json!({}), "", None, "", ""),
+        (label("vc1", "gold"), "", None, "", ""),
+    ] {
+        let found = super::asked(BatchJob, &job(labels.clone(), hived), leaf);
+        assert_eq!(found, (vc.to_owned(), class.to_owned()), "{labels} {hived:?} {leaf:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use fleet_api::yaml::{self, Located, Node};
+use fleet_api::{
+    cells::class::CLASSES,
+    yaml::{self, Located, Node},
+};
 use fleet_cells::{
     AffinityGroup, Cells, GroupRequest, Member, NodeName, Phase, PodGroup, PodSpec, Unreported,
     config::{ClusterConfig, ConfigError, ConfigErrors, Document, read_document},
@@ -15,8 +18,8 @@ use crate::scenario::{
 };
 
 const DOCUMENT: &str = "a map with mode, cells, events, and perhaps unreported, victims, neverFits, until";
-/// Classes of OpenPAI and their priorities.
-const CLASSES: [(&str, i32); 4] = [("oppo", -1), ("test", 10), ("prod", 100), ("crit", 120)];
+/// Priority of a job that names neither class nor priority: that of `test`.
+const DEFAULT_PRIORITY: i32 = 10;
 
 pub(super) fn scenario(file: &str, text: &str) -> Result<Option<CellScenario>, ScenarioError> {
     let Ok(document) = yaml::read_located(text) else { return Ok(None) };
@@ -193,7 +196,7 @@ fn group(field: &Field<'_>) -> Read<Vec<Job>> {
         (None, Some(priority)) => {
             i32::try_from(priority.whole(i64::from(i32::MIN), i64::from(i32::MAX))?).unwrap_or(-1)
         }
-        (None, None) => CLASSES[1].1,
+        (None, None) => DEFAULT_PRIORITY,
         (Some(class), Some(_)) => return class.refuse("class or priority, not both"),
     };
     let mut words = |name: &'static str| -> Read<String> {
