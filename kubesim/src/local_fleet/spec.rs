@@ -39,6 +39,25 @@ pub struct MemberSpec {
     pub cpu: String,
     /// Kubernetes quantity per node.
     pub memory: String,
+    /// Names of the nodes; the first ones' if there are fewer. The others are named after the member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_names: Vec<String>,
+}
+
+/// A name that a node may have.
+///
+/// # Errors
+/// What is allowed.
+pub fn node_name(text: &str) -> Result<String, String> {
+    let part = |part: &str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty() && part.chars().all(fits) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    if text.len() <= 253 && text.split('.').all(part) {
+        Ok(text.to_owned())
+    } else {
+        Err("allowed: small letters, digits, inner dashes and dots".to_owned())
+    }
 }
 
 /// How the API servers can be reached.
@@ -72,6 +91,7 @@ impl MemberSpec {
                 gpus,
                 cpu: cpu.to_string(),
                 memory: memory.to_string(),
+                node_names: Vec::new(),
             })
             .collect()
     }

@@ -4,6 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
+use fleet_api::names;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
     FleetSpec, Kubectl, Look, TestFleet,
@@ -11,7 +12,7 @@ use fleet_tests::{
     process::fleet_binary,
     wait_for,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Bound of what happens by itself.
 const WITHIN: Duration = Duration::from_secs(40);
@@ -36,8 +37,13 @@ fn job_file(number: usize) -> String {
 
 impl Lab {
     async fn start() -> anyhow::Result<Self> {
+        Self::start_with(RunTime::Forever).await
+    }
+
+    /// With jobs that take so long.
+    async fn start_with(run_time: RunTime) -> anyhow::Result<Self> {
         let spec = FleetSpec::of("lab 2x1").nodes(&["hostname-carol", "hostname-dan"]);
-        let fleet = spec.run_time(RunTime::Forever).listening().start().await?;
+        let fleet = spec.run_time(run_time).listening().start().await?;
         fleet.apply_file(&fleet_tests::repository().join("examples/hived/policy.yaml")).await?;
         let folder = tempfile::Builder::new().prefix("fleet-lab-").tempdir()?;
         let kubeconfig = folder.path().join("kubeconfig");
@@ -149,10 +155,48 @@ impl Lab {
         Ok(())
     }
 
+    /// Lets a job of that name take so long, whoever submits it.
+    async fn run_time_of(&self, object: &str, run_time: &str) -> anyhow::Result<()> {
+        let policy = json!({
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"name": object, "namespace": "default"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": object}],
+                "overrideRules": [{"overriders": {"annotationsOverrider": [
+                    {"operator": "add", "value": {names::SIM_RUNTIME_ANNOTATION: run_time}}]}}]}});
+        self.fleet.apply(&policy).await.map(drop)
+    }
+
+    /// Waits until the job has succeeded; returns it.
+    async fn succeeds(&self, id: &str) -> anyhow::Result<Value> {
+        wait_for(&format!("{id} to succeed"), WITHIN, async || {
+            let job = self.job(id).await?;
+            let is = job["jobStatus"]["state"] == "SUCCEEDED";
+            Ok(if is { Look::Yes(job) } else { Look::NotYet(job.to_string()) })
+        })
+        .await
+    }
+
     async fn stop(&self, id: &str) -> anyhow::Result<()> {
         self.ok(&format!("pai stop {id}")).await?;
         self.until(&format!("pai get {id}"), &["State:           STOPPED"]).await.map(drop)
     }
+}
+
+/// State and exit code of each task, as `SUCCEEDED 0`.
+fn tasks(job: &Value) -> Vec<String> {
+    let tasks = job["taskRoles"]["train"]["taskStatuses"].as_array().expect("tasks");
+    let shown =
+        |task: &Value| format!("{} {}", task["taskState"].as_str().unwrap_or("?"), task["containerExitCode"]);
+    tasks.iter().map(shown).collect()
+}
+
+/// When each task began and ended, in milliseconds.
+fn times(job: &Value) -> Vec<(i64, i64)> {
+    let tasks = job["taskRoles"]["train"]["taskStatuses"].as_array().expect("tasks");
+    let time =
+        |task: &Value, field: &str| task[field].as_i64().unwrap_or_else(|| panic!("no {field} in {task}"));
+    tasks.iter().map(|task| (time(task, "launchedTime"), time(task, "completedTime"))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -295,11 +339,104 @@ async fn one_virtual_cluster_by_hand() -> anyhow::Result<()> {
     assert!(!said.succeeded() && said.stdout.is_empty(), "{said}");
     let told = "found 4 SKUs that start together; allowed: at most 2 SKUs";
     assert!(said.stderr.contains(told) && said.stderr.contains("virtual cluster default has"), "{said}");
-    let said = lab.submit_changed(7, "singles", &four).await?;
+    // Each of the four starts as one ends, and the job is over when all are.
+    lab.run_time_of("alice-singles", "2s").await?;
+    let all = [("instances: 2", "instances: 4"), ("minSucceededInstances: 1", "minSucceededInstances: 4")];
+    let said = lab.submit_changed(7, "singles", &all).await?;
     assert!(said.succeeded(), "{said}");
-    lab.runs_on("alice~singles", &["hostname-carol", "hostname-dan"]).await?;
-    lab.stop("alice~singles").await?;
+    let job = lab.succeeds("alice~singles").await?;
+    assert_eq!(tasks(&job), ["SUCCEEDED 0"; 4], "{job}");
+    let mut ran = times(&job);
+    ran.sort_unstable();
+    for (at, (start, _)) in ran.iter().enumerate() {
+        let at_once = ran[..at].iter().filter(|(_, end)| end > start).count();
+        assert!(at_once < 2, "three at once: {ran:?}");
+    }
+    assert!(ran[2].0 >= ran[0].1.min(ran[1].1), "the third follows one that ended: {ran:?}");
     let said = lab.run("vc explain no-such-job").await?;
     assert!(!said.succeeded() && said.stderr.contains("found no binding"), "{said}");
+    lab.fleet.finish().await
+}
+
+/// Four users submit job 0 at the same time, and nobody stops anything: one runs on hostname-dan, the others wait though
+/// hostname-carol is idle, and each begins as the one before ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_users_jobs_end_one_after_another() -> anyhow::Result<()> {
+    let lab = Lab::start_with(RunTime::For(Duration::from_secs(8))).await?;
+    lab.configure(TWO).await?;
+    let mut ids = Vec::new();
+    for user in ["alice", "bob", "carol", "dan"] {
+        ids.push(lab.submit(user, 0).await?);
+    }
+    lab.waits(&ids[3], "insufficient capacity in VC vc1").await?;
+    let mut ran = Vec::new();
+    for id in &ids {
+        let job = lab.succeeds(id).await?;
+        assert_eq!(tasks(&job), ["SUCCEEDED 0"], "{job}");
+        let status = &job["jobStatus"];
+        assert_eq!(
+            (&status["appExitCode"], &status["appExitType"]),
+            (&json!(0), &json!("USER_SUCCESS")),
+            "{job}"
+        );
+        assert_eq!(status["retries"], 0, "{job}");
+        ran.extend(times(&job));
+    }
+    for pair in ran.windows(2) {
+        assert!(pair[1].0 >= pair[0].1, "one after another, as submitted: {ran:?}");
+    }
+    lab.until("pai list --state succeeded", &["alice", "bob", "carol", "dan"]).await?;
+    lab.fleet.finish().await
+}
+
+/// Job 7 as shipped is over when one of its tasks has succeeded, and the one that waits never runs. With
+/// `minSucceededInstances: 2` the two run one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_7_as_shipped_and_with_both_its_tasks() -> anyhow::Result<()> {
+    let lab = Lab::start().await?;
+    lab.configure(ONE).await?;
+    lab.run_time_of("alice-job-config-7", "2s").await?;
+    lab.run_time_of("alice-both", "2s").await?;
+    let first = lab.submit("bob", 5).await?;
+    lab.runs_on(&first, &["hostname-carol"]).await?;
+    let shipped = lab.submit("alice", 7).await?;
+    let job = lab.succeeds(&shipped).await?;
+    assert_eq!(tasks(&job), ["SUCCEEDED 0", "STOPPED -220"], "{job}");
+    let stopped = &job["taskRoles"]["train"]["taskStatuses"][1]["containerExitSpec"];
+    assert_eq!(
+        (&stopped["phrase"], &stopped["type"]),
+        (&json!("FrameworkAttemptCompletion"), &json!("USER_STOP"))
+    );
+    let said = lab.until(&format!("pai get {shipped}"), &["SUCCEEDED", "STOPPED", "-220"]).await?;
+    assert!(said.contains("FrameworkAttemptCompletion"), "{said}");
+    let said =
+        lab.submit_changed(7, "both", &[("minSucceededInstances: 1", "minSucceededInstances: 2")]).await?;
+    assert!(said.succeeded(), "{said}");
+    let job = lab.succeeds("alice~both").await?;
+    assert_eq!(tasks(&job), ["SUCCEEDED 0"; 2], "{job}");
+    let mut ran = times(&job);
+    ran.sort_unstable();
+    assert!(ran[1].0 >= ran[0].1, "one after the other: {ran:?}");
+
+    // A job that has ended runs again as a new run; one that goes on says so.
+    let said = lab.ok(&format!("pai start {first}")).await?;
+    assert!(said.contains("is started already (RUNNING)"), "{said}");
+    lab.stop(&first).await?;
+    let said = lab.ok(&format!("pai start {first}")).await?;
+    assert!(said.contains("runs again, as run 2"), "{said}");
+    lab.runs_on(&first, &["hostname-carol"]).await?;
+    let job = lab.job(&first).await?;
+    assert_eq!(
+        (&job["jobStatus"]["attemptId"], &job["jobStatus"]["state"]),
+        (&json!(1), &json!("RUNNING")),
+        "{job}"
+    );
+    let said = lab.ok(&format!("pai logs {first}")).await?;
+    assert_eq!(said, "pod bob-job-config-5-r2-train-0 is simulated and writes no log\n");
+    let said = lab.run(&format!("pai logs {first} --role ps")).await?;
+    assert!(!said.succeeded() && said.stderr.contains("allowed: train"), "{said}");
+    let said = lab.run(&format!("pai logs {first} --index 1")).await?;
+    assert!(!said.succeeded() && said.stderr.contains("allowed: 0 to 0"), "{said}");
+    lab.stop(&first).await?;
     lab.fleet.finish().await
 }
