@@ -21,8 +21,14 @@ pub const CLAIM: &str = "member-agent-claim";
 pub const CLAIM_ANNOTATION: &str = "fleet.dev/claim";
 
 /// Names that no member may have, because the namespace `fleet-NAME` is in use: `fleet-system` by the agents,
-/// `fleet-hub` by the charts for the controller.
-pub const RESERVED_CLUSTERS: [&str; 2] = ["hub", "system"];
+/// `fleet-hub` by the charts for the controller, [`PAI_USERS`] by users.
+pub const RESERVED_CLUSTERS: [&str; 3] = ["hub", "system", "pai-users"];
+
+/// Namespace on the hub whose ServiceAccounts are the users of OpenPAI's REST API.
+pub const PAI_USERS: &str = "fleet-pai-users";
+/// Role there of the portal, and of users that are administrators.
+pub const PAI_PORTAL_ROLE: &str = "fleet-pai-portal";
+pub const PAI_ADMIN_ROLE: &str = "fleet-pai-admin";
 
 /// Template of the rights of one member's agent on the hub; `CLUSTER` is replaced by the cluster's name.
 const HUB_ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
@@ -30,6 +36,8 @@ const HUB_ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml
 const ADMISSION: &str = include_str!("../../charts/fleet/files/admission.yaml");
 /// Roles for users of the hub.
 const TENANT: &str = include_str!("../../charts/fleet/files/tenant.yaml");
+/// Namespace and rights of the users of OpenPAI's REST API; `JOBS` is replaced by the namespace of their jobs.
+const PAI_USERS_MANIFESTS: &str = include_str!("../../charts/fleet/files/pai-users.yaml");
 /// Rules of the controller's ClusterRole.
 const CONTROLLER: &str = include_str!("../../charts/fleet/files/controller-rules.yaml");
 
@@ -97,6 +105,14 @@ pub fn tenant_roles() -> Result<Vec<Value>, yaml::YamlError> {
     yaml::read_all(TENANT)
 }
 
+/// Namespace and roles of the users of OpenPAI's REST API, whose jobs are in `jobs`.
+///
+/// # Errors
+/// Never: a test reads the file.
+pub fn pai_users(jobs: &str) -> Result<Vec<Value>, yaml::YamlError> {
+    yaml::read_all(&PAI_USERS_MANIFESTS.replace("namespace: JOBS", &format!("namespace: {jobs:?}")))
+}
+
 /// The rules of the controller's role on the hub.
 ///
 /// # Errors
@@ -124,6 +140,14 @@ mod tests {
         assert!(kinds(rights).contains(&"Cluster".to_owned()));
         assert!(kinds(admission().unwrap()).iter().all(|kind| kind.starts_with("ValidatingAdmissionPolicy")));
         assert!(kinds(tenant_roles().unwrap()).iter().all(|kind| kind == "ClusterRole"));
+        let users = pai_users("jobs").unwrap();
+        assert_eq!(users[0]["metadata"]["name"], PAI_USERS);
+        assert!(!json!(users).to_string().contains("JOBS"));
+        for role in [PAI_PORTAL_ROLE, PAI_ADMIN_ROLE] {
+            let of = |object: &&Value| object["kind"] == "Role" && object["metadata"]["name"] == role;
+            let role = users.iter().find(of).unwrap();
+            assert_eq!(role["metadata"]["namespace"], PAI_USERS);
+        }
         let (rules, state) = agent_rules(true).unwrap();
         assert!(rules.iter().chain(&state).all(|rule| rule["verbs"].is_array()));
         assert!(controller_rules().unwrap().iter().all(|rule| rule["verbs"].is_array()));

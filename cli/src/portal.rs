@@ -22,6 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::{Connect, PortalArgs, PortalCommand};
 
+/// Where jobs of `fleet up` are submitted to.
+const NAMESPACE: &str = "default";
+
 pub async fn run(connect: &Connect, args: &PortalArgs) -> anyhow::Result<ExitCode> {
     if let Some(PortalCommand::Token) = args.command {
         println!("{}", token(connect)?);
@@ -58,11 +61,13 @@ pub async fn run(connect: &Connect, args: &PortalArgs) -> anyhow::Result<ExitCod
     let parts: Vec<Arc<dyn Exposed>> =
         vec![Arc::new(Process::new("fleet-portal", env!("CARGO_PKG_VERSION"))), Arc::new(counts.clone())];
     let time = args.run_log.as_deref().map(|file| Arc::new(Time::following(file)));
+    let is_behind_proxy = args.behind_proxy;
+    let keeper = args.users.then(|| own.server.client.clone());
     let members = args.read_members.then(|| own.server.client.clone());
     let web = move |board| {
         let web = Web::new(board, hub.server.client, hub.server.url, namespace).counting(counts);
-        let web = Web { time, ..web };
-        members.into_iter().fold(web, Web::reading_members)
+        let web = members.into_iter().fold(Web { time, ..web }, Web::reading_members);
+        keeper.into_iter().fold(web, |web, keeper| web.keeping_users(keeper, is_behind_proxy))
     };
     let serving = serve(listener, own.server.client, web);
     tokio::select! {
@@ -121,9 +126,10 @@ pub async fn beside(
 ) -> anyhow::Result<()> {
     let (hub, own) = (fleet.hub(), fleet.hub());
     let time = Arc::new(Time::following(run_log));
+    fleet_kubesim::local_fleet::prepare_users(&hub, NAMESPACE).await.context("users of the portal")?;
     let web = move |board| {
-        let web = Web::new(board, hub, "the hub".to_owned(), "default".to_owned());
-        web.counting(counts).recorded_by(time).reading_members(own)
+        let web = Web::new(board, hub.clone(), "the hub".to_owned(), NAMESPACE.to_owned());
+        web.counting(counts).recorded_by(time).reading_members(own).keeping_users(hub, false)
     };
     serve(listener, fleet.hub(), web).await
 }

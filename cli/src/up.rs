@@ -123,13 +123,21 @@ async fn serve(fleet: &LocalFleet, progress: Progress) -> anyhow::Result<()> {
 /// nodes with jobs on them do not change.
 fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
     let Some(members) = home.members()? else {
-        return Ok(MemberSpec::many(
+        let named = args.node_names.clone().unwrap_or_default();
+        if let Some(twice) = named.iter().enumerate().find(|(at, name)| named[..*at].contains(*name)) {
+            bail!("--node-names: found {} twice; allowed: each name once", twice.1);
+        }
+        let mut members = MemberSpec::many(
             usize::from(args.members.unwrap_or(MEMBERS)),
-            usize::from(args.nodes.unwrap_or(NODES)),
+            if named.is_empty() { usize::from(args.nodes.unwrap_or(NODES)) } else { named.len() },
             args.gpus.unwrap_or(GPUS),
             args.cpu.as_deref().unwrap_or(CPU),
             args.memory.as_deref().unwrap_or(MEMORY),
-        ));
+        );
+        for member in &mut members {
+            member.node_names.clone_from(&named);
+        }
+        return Ok(members);
     };
     let contradiction = |flag: &str, found: String, allowed: String| {
         anyhow::anyhow!(
@@ -144,6 +152,11 @@ fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
     for member in &members {
         let checks = [
             ("--nodes", args.nodes.map(|nodes| nodes.to_string()), member.nodes.to_string()),
+            (
+                "--node-names",
+                args.node_names.as_ref().map(|names| names.join(",")),
+                member.node_names.join(","),
+            ),
             ("--gpus", args.gpus.map(|gpus| gpus.to_string()), member.gpus.to_string()),
             ("--cpu", args.cpu.clone(), member.cpu.clone()),
             ("--memory", args.memory.clone(), member.memory.clone()),

@@ -11,4 +11,4 @@ pub mod stages;
 pub mod standins;
 
 pub use fleet_simulator::RunTime;
-pub use local_fleet::{Asked, FleetSpec, Listen, LocalFleet, MemberSpec, Requests, StartError};
+pub use local_fleet::{Asked, FleetSpec, Listen, LocalFleet, MemberSpec, Requests, StartError, node_name};

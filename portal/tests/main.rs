@@ -7,4 +7,5 @@ mod members;
 mod rest;
 mod survives;
 mod time;
+mod users;
 mod web;

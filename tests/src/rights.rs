@@ -106,6 +106,25 @@ impl Hub {
         Ok((client, Rights::of(&manifests, namespace, "tenant")))
     }
 
+    /// A portal that keeps users with passwords, with what chart `fleet` gives it for that.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn keeper_of_users(&self) -> anyhow::Result<(Client, Rights)> {
+        let (namespace, name) = ("fleet-hub", "fleet-portal");
+        let mut manifests = access::pai_users("default")?;
+        manifests.extend([
+            namespace_manifest(namespace),
+            account_manifest(namespace, name),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": name, "namespace": access::PAI_USERS},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": access::PAI_PORTAL_ROLE},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}),
+        ]);
+        self.apply(&manifests).await?;
+        Ok((self.account(namespace, name).await?, Rights::of(&manifests, namespace, name)))
+    }
+
     /// The controller, with the rules of chart `fleet`.
     ///
     /// # Errors

@@ -34,6 +34,13 @@ pub struct PortalArgs {
     /// Allow a listen address beyond this machine, although tokens then cross the network unencrypted
     #[arg(long, conflicts_with = "log")]
     pub allow_plain_http: bool,
+    /// Keep users with passwords, for OpenPAI's REST API: accounts of namespace fleet-pai-users, whose roles chart fleet
+    /// has (portal.users)
+    #[arg(long, conflicts_with = "log")]
+    pub users: bool,
+    /// All requests come through a proxy that adds where from to X-Forwarded-For: limits of wrong passwords go by that address
+    #[arg(long, requires = "users")]
+    pub behind_proxy: bool,
     /// With --log: listen beyond this machine although nobody is asked to sign in
     #[arg(long, requires = "log")]
     pub allow_anonymous: bool,

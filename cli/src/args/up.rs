@@ -13,6 +13,9 @@ pub struct UpArgs {
     /// Nodes of each member [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=10_000))]
     pub nodes: Option<u16>,
+    /// Names of the nodes of each member, in place of --nodes: hostname-carol,hostname-dan
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', conflicts_with = "nodes", value_parser = fleet_kubesim::node_name)]
+    pub node_names: Option<Vec<String>>,
     /// nvidia.com/gpu of each node [default: 8]
     #[arg(long, value_name = "N")]
     pub gpus: Option<u32>,

@@ -81,9 +81,13 @@ pub fn page(run: &Run, detail: &Value, now: Timestamp) -> String {
     line("Cluster", shown(&status["cluster"]));
     line("Run", run.number.to_string());
     let by = &status["retryDetails"];
+    let for_room = match by["resource"].as_i64().unwrap_or(0) {
+        0 => String::new(),
+        tries => format!(", {tries} for want of room"),
+    };
     line(
         "Retries",
-        format!("{} ({} user, {} platform)", shown(&status["retries"]), by["user"], by["platform"]),
+        format!("{} ({} user, {} platform{for_room})", shown(&status["retries"]), by["user"], by["platform"]),
     );
     line("Submitted", time(&status["submissionTime"]));
     line("Launched", time(&status["launchedTime"]));

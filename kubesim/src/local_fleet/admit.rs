@@ -48,6 +48,17 @@ pub async fn prepare_hub(hub: &Client) -> Result<(), AdmitError> {
     Ok(())
 }
 
+/// Puts the namespace and the roles of OpenPAI's users on a hub; their jobs are in `jobs`.
+///
+/// # Errors
+/// The hub refuses one.
+pub async fn prepare_users(hub: &Client, jobs: &str) -> Result<(), AdmitError> {
+    for object in &access::pai_users(jobs)? {
+        apply(hub, object).await?;
+    }
+    Ok(())
+}
+
 /// Creates a member's account, rights and Cluster on the hub, as `fleet join` does; `access` is its address,
 /// if it has one.
 ///

@@ -33,11 +33,11 @@ use member_agent::{AgentMetrics, JobController, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use admit::{AdmitError, MemberAccess, admit_member, prepare_hub};
+pub use admit::{AdmitError, MemberAccess, admit_member, prepare_hub, prepare_users};
 pub use home::Home;
 pub use ready::NotReady;
 pub use requests::{Asked, Requests};
-pub use spec::{FleetSpec, Listen, MemberSpec};
+pub use spec::{FleetSpec, Listen, MemberSpec, node_name};
 
 use crate::{hollow, standins};
 
@@ -232,6 +232,9 @@ impl LocalFleet {
                 taints: Vec::new(),
             };
             let mut hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            for (node, name) in hollow_options.nodes.iter_mut().zip(&member.node_names) {
+                node.name.clone_from(name);
+            }
             if let Some(tenants) = &spec.shared {
                 hollow_options.admission = true;
                 options.scheduler_names = ["fleet".to_string()].into();

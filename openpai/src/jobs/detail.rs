@@ -152,6 +152,8 @@ fn bare(
     };
     let place = cells.get(format!("{}-{index}", rule.task).as_str()).filter(|_| !run.is_between_runs());
     let devices = place.map(|(_, devices)| devices.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+    let pod = format!("{}-{index}", rule.task);
+    let (accountable, resource) = run.task_retries(&pod);
     json!({
         "taskIndex": index,
         "taskState": state,
@@ -159,7 +161,30 @@ fn bare(
         "containerGpus": devices,
         "containerExitCode": code,
         "containerExitSpec": code.map(exit::spec),
-        "retries": 0,
+        "retries": accountable + resource,
+        "accountableRetries": accountable,
+        "hived": hived(run, rule, index),
+    })
+}
+
+/// The group of a task, and whether it has lost its promised cells and runs on.
+fn hived(run: &Run, rule: &RoleRule, index: i64) -> Value {
+    let templates = run.object["spec"]["tasks"].as_array().into_iter().flatten();
+    let template = templates.filter(|task| task["name"] == rule.task.as_str()).map(|task| &task["template"]);
+    let spec = template
+        .map(|template| text(&template["metadata"]["annotations"][names::HIVED_ANNOTATION], ""))
+        .next();
+    let spec: Value = serde_json::from_str(spec.unwrap_or_default()).unwrap_or_default();
+    let group = spec["affinityGroup"]["name"].as_str().or(spec["podRootGroup"]["name"].as_str());
+    let own = format!("{}/{}-{}-{index}", run.namespace(), run.name(), rule.task);
+    let lost = run.lazily_preempted(&format!("{}-{index}", rule.task));
+    json!({
+        "affinityGroupName": group.unwrap_or(&own),
+        "lazyPreempted": lost.is_some(),
+        "lazyPreemptionStatus": lost.map(|(preemptor, at_ms)| json!({
+            "preemptor": preemptor,
+            "preemptionTime": at_ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()).map(|at| at.to_string()),
+        })),
     })
 }
 
@@ -192,7 +217,7 @@ pub fn tasks_of_pods(run: &Run, pods: &[Value]) -> Map<String, Value> {
     let cells = run.cells();
     let roles = rules.roles.iter().map(|rule| {
         let statuses = (0..rule.instances).map(|index| match find(rule, index) {
-            Some(pod) => task(run, index, pod),
+            Some(pod) => task(run, rule, index, pod),
             None => bare(run, rule, index, state_of(run, ""), &cells),
         });
         (rule.role.clone(), of_role(rule, statuses.collect()))
@@ -200,7 +225,7 @@ pub fn tasks_of_pods(run: &Run, pods: &[Value]) -> Map<String, Value> {
     roles.collect()
 }
 
-fn task(run: &Run, index: i64, pod: &Value) -> Value {
+fn task(run: &Run, rule: &RoleRule, index: i64, pod: &Value) -> Value {
     let (meta, status) = (&pod["metadata"], &pod["status"]);
     let phase = text(&status["phase"], "Pending");
     let code = pod_code(status, phase);
@@ -214,10 +239,7 @@ fn task(run: &Run, index: i64, pod: &Value) -> Value {
     let shown_code = code.or(stopping.then_some(exit::STOP_REQUESTED));
     let container = &status["containerStatuses"][0];
     let ended = &container["state"]["terminated"];
-    let hived: Value =
-        serde_json::from_str(text(&meta["annotations"][names::HIVED_ANNOTATION], "")).unwrap_or_default();
-    let group = hived["affinityGroup"]["name"].as_str().or(hived["podRootGroup"]["name"].as_str());
-    let own_group = format!("{}/{}", run.namespace(), text(&meta["name"], ""));
+    let (accountable, resource) = run.task_retries(&format!("{}-{index}", rule.task));
     json!({
         "taskIndex": index,
         "taskState": shown(sub_state, shown_code, false),
@@ -230,15 +252,12 @@ fn task(run: &Run, index: i64, pod: &Value) -> Value {
         "containerExitCode": code,
         "containerExitSpec": code.map(exit::spec),
         "containerExitDiagnostics": code.map(|_| text(&ended["message"], text(&ended["reason"], ""))),
-        "retries": text(&meta["annotations"]["volcano.sh/job-retry-count"], "0").parse().unwrap_or(0),
+        "retries": accountable + resource,
+        "accountableRetries": accountable,
         "createdTime": milliseconds(&meta["creationTimestamp"]),
         "launchedTime": milliseconds(&status["startTime"]),
         "completedTime": milliseconds(&ended["finishedAt"]),
-        "hived": {
-            "affinityGroupName": group.unwrap_or(&own_group),
-            "lazyPreempted": null,
-            "lazyPreemptionStatus": null,
-        },
+        "hived": hived(run, rule, index),
     })
 }
 
@@ -267,6 +286,9 @@ fn pod_code(status: &Value, phase: &str) -> Option<i64> {
         _ => None,
     }
 }
+
+/// Most earlier attempts of a task that are listed.
+const LISTED_ATTEMPTS: i64 = 1_000;
 
 /// One attempt of a job: a run, or a part of it that Fleet ended and that another one followed.
 struct Attempt<'r> {
@@ -316,6 +338,26 @@ pub fn of_attempt(runs: &[Run], number: Option<usize>) -> Result<Value, usize> {
         status[absent] = Value::Null;
     }
     Ok(shown)
+}
+
+/// A task of a job in OpenPAI's form with its attempts, oldest first. Of those before the last one the hub knows their
+/// number, and the code of preemptions. `None` without such a task.
+pub fn task_attempts(shown: &Value, role: &str, index: usize) -> Option<Value> {
+    let task = shown["taskRoles"][role]["taskStatuses"].get(index)?;
+    let earlier = task["retries"].as_i64().unwrap_or(0).max(0);
+    let code = task["lastRetriedExitCode"].as_i64();
+    let ended = |number: i64| {
+        let code = code.filter(|_| number + 1 == earlier);
+        json!({"attemptId": number, "attemptState": State::Failed, "containerExitCode": code,
+            "containerExitSpec": code.map(exit::spec)})
+    };
+    let mut last = task.clone();
+    last["attemptId"] = json!(earlier);
+    last["attemptState"] = task["taskState"].clone();
+    let mut whole = task.clone();
+    whole["taskRoleName"] = json!(role);
+    whole["attempts"] = (0..earlier.min(LISTED_ATTEMPTS)).map(ended).chain([last]).collect();
+    Some(whole)
 }
 
 /// Start and end of each attempt, newest first.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_pai::{
     completion::Rules,
-    names,
+    names, retry,
     state::{ExecutionType, State, SubState, shown},
 };
 use fleet_policies::reason::Reason;
@@ -72,6 +72,10 @@ impl Run {
         if let Some(why) = self.unclaimed() {
             return Some(why);
         }
+        if self.retry_delay().is_some() {
+            let state = &self.object["status"]["state"];
+            return Some((text(&state["reason"], ""), text(&state["message"], "")));
+        }
         let conditions = self.binding.as_ref()?["status"]["conditions"].as_array()?;
         let said = conditions.iter().find(|c| c["type"] == "Scheduled" && c["status"] == "False")?;
         Some((text(&said["reason"], ""), text(&said["message"], "")))
@@ -119,6 +123,7 @@ impl Run {
             // Nothing of it runs, and if a policy selects it later, it ends.
             _ if stopped && self.unclaimed().is_some() => SubState::Completed,
             _ if stopped => SubState::AttemptDeletionPending,
+            "Running" if self.retry_delay().is_some() => SubState::AttemptCompleted,
             // A job that was evicted still shows the result of its last run.
             "Running" if self.binding.is_none() || self.cluster().is_some() => SubState::AttemptRunning,
             _ if self.cluster().is_none() => SubState::AttemptCreationPending,
@@ -133,7 +138,14 @@ impl Run {
     }
 
     pub fn state(&self) -> State {
-        shown(self.sub_state(), self.exit_code(), false)
+        shown(self.sub_state(), self.exit_code(), self.retry_delay().is_some())
+    }
+
+    /// For how many seconds its next attempt waits, counted from the end of the last one.
+    fn retry_delay(&self) -> Option<i64> {
+        let state = &self.object["status"]["state"];
+        let is_delayed = state["reason"] == retry::DELAYED && self.cluster().is_some();
+        is_delayed.then(|| retry::delay_in(text(&state["message"], "")))?
     }
 
     /// Attempts that Fleet ended and that were followed by another one.
@@ -178,6 +190,26 @@ impl Run {
             .collect()
     }
 
+    /// The group of a pod such as `train-0` that has lost its promised cells and runs on: who took them, and when.
+    pub(super) fn lazily_preempted(&self, pod: &str) -> Option<(&str, Option<i64>)> {
+        let groups = self.binding.as_ref()?["spec"]["cells"]["groups"].as_array()?;
+        let has = |group: &&Value| {
+            group["pods"].as_array().is_some_and(|pods| pods.iter().any(|p| p["name"] == pod))
+        };
+        let lost = &groups.iter().find(has)?["lazilyPreempted"];
+        lost.is_object().then(|| (text(&lost["preemptor"], ""), lost["atMs"].as_i64()))
+    }
+
+    /// Retries of a task alone: those that count against its bound, and those for want of room, as its member's
+    /// controller counts them.
+    pub(super) fn task_retries(&self, pod: &str) -> (i64, i64) {
+        let entry = format!("retries-{}-{pod}", self.name());
+        let mut words = text(&self.object["status"]["controlledResources"][entry], "").split(' ');
+        let mut number = |at: usize| words.nth(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+        // `<retries that count> <pod> <retries for want of room>`
+        (number(0), number(1))
+    }
+
     fn retries(&self) -> Retries {
         let by_fleet = self.ended_by_fleet().len() as i64;
         let status = &self.object["status"];
@@ -189,7 +221,10 @@ impl Run {
         let ends = ["Completing", "Completed", "Aborting", "Aborted", "Terminating", "Terminated"];
         let last = i64::from(ends.contains(&self.phase()));
         let by_member = (status["version"].as_i64().unwrap_or(0) - user - last).max(0);
-        Retries { user, platform: by_fleet + by_member, resource: 0 }
+        // Those of its attempts that ended for want of room, as its controller counts them.
+        let resource = text(&status["controlledResources"]["retries.resource"], "").parse().unwrap_or(0);
+        let resource = by_member.min(resource).max(0);
+        Retries { user, platform: by_fleet + by_member - resource, resource }
     }
 }
 
@@ -271,7 +306,7 @@ pub fn item(run: &Run) -> Item {
         tags: serde_json::from_str(annotation(object, names::TAGS_ANNOTATION)).unwrap_or_default(),
         retries: retries.user + retries.platform + retries.resource,
         retry_details: retries,
-        retry_delay_time: None,
+        retry_delay_time: run.retry_delay(),
         submission_time: submitted.or(created),
         created_time: created,
         launched_time: entered(status, "Running"),

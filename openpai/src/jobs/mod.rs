@@ -16,14 +16,16 @@ use serde_json::Value;
 
 use crate::server::{Selectors, Server};
 
-pub use detail::{attempts, detail, of_attempt, tasks_of_counts, tasks_of_pods};
+pub use detail::{attempts, detail, of_attempt, task_attempts, tasks_of_counts, tasks_of_pods};
 pub use error::JobError;
 pub use events::{Event, events};
 pub use item::{Item, Retries, Run, item};
 pub use offers::Offers;
 pub use read::{Read, read};
 pub use tasks::{add_tasks, waiting_tasks};
-pub use write::{Submitted, Who, objects as native_objects, set_tags, start, stop, submit, user_of};
+pub use write::{
+    Submitted, Who, identity, objects as native_objects, set_tags, start, stop, submit, user_of,
+};
 
 const GROUP: &str = "/apis/batch.volcano.sh/v1alpha1";
 pub(crate) const BINDINGS: &str = "/apis/fleet.dev/v1alpha1";

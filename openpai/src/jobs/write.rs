@@ -231,7 +231,15 @@ pub async fn set_tags(server: &Server, run: &Run, tags: &[String]) -> Result<(),
 /// # Errors
 /// The hub does not answer, or does not know the caller.
 pub async fn user_of(server: &Server) -> Result<String, JobError> {
+    Ok(names::user(&identity(server).await?))
+}
+
+/// Who the hub says one is.
+///
+/// # Errors
+/// As [`user_of`].
+pub async fn identity(server: &Server) -> Result<String, JobError> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = server.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
-    Ok(names::user(text(&answer["status"]["userInfo"]["username"], "")))
+    Ok(text(&answer["status"]["userInfo"]["username"], "").to_owned())
 }

@@ -129,3 +129,47 @@ fn leaves_of(cell: &CellStatus, group: &str, into: &mut Vec<String>) {
     }
     cell.cell_children.iter().for_each(|child| leaves_of(child, group, into));
 }
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::cells::LazilyPreempted;
+
+    use super::*;
+    use crate::cells::tests::{now, standing};
+
+    /// Of a group with promised cells, an opportunistic one, and one that has lost its promise.
+    #[test]
+    fn groups_have_hiveds_shape() {
+        let mut standing = standing(&[("prod", "vc1", 100), ("oppo", "vc1", -1)]);
+        let picture = standing.picture(now()).expect("valid").expect("one in force");
+        let show =
+            |picture: &Picture, name: &str| shown(picture, &picture.cells.group(name).expect("it runs"));
+        let promised = show(&picture, "default/prod");
+        assert_eq!(
+            promised,
+            json!({"metadata": {"name": "default/prod"}, "status": {
+                "vc": "vc1", "priority": 100, "state": "Allocated",
+                "physicalPlacement": {"hostname-dan": [0]},
+                "virtualPlacement": {"vc1/0": ["vc1/0/0"]},
+                "allocatedPods": ["0"], "preemptingPods": [], "lazyPreemptionStatus": null}})
+        );
+        let borrowed = show(&picture, "default/oppo");
+        assert_eq!(borrowed["status"]["physicalPlacement"], json!({"hostname-carol": [0]}));
+        assert_eq!(
+            (&borrowed["status"]["priority"], &borrowed["status"]["virtualPlacement"]),
+            (&json!(-1), &json!({}))
+        );
+
+        let groups = &mut standing.bindings[0].spec.cells.as_mut().expect("cells").groups;
+        groups[0].lazily_preempted =
+            Some(LazilyPreempted { preemptor: "the configuration".to_owned(), at_ms: 1_767_323_045_000 });
+        let picture = standing.picture(now()).expect("valid").expect("one in force");
+        let lost = show(&picture, "default/prod")["status"].clone();
+        let told = json!({"preemptor": "the configuration", "preemptionTime": "2026-01-02T03:04:05Z"});
+        assert_eq!((&lost["lazyPreemptionStatus"], &lost["virtualPlacement"]), (&told, &json!({})));
+        assert_eq!(lost["physicalPlacement"], json!({"hostname-dan": [0]}));
+        let own = own_name(&picture, "oppo").expect("one");
+        assert_eq!(own.name, "default/oppo");
+        assert!(own_name(&picture, "x").is_none());
+    }
+}

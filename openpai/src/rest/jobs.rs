@@ -31,7 +31,7 @@ async fn all(caller: &Caller, namespace: &str) -> Result<Vec<Item>, JobError> {
 }
 
 /// The runs of a job. An id says no namespace: the portal's own comes first, then the first that has such a job.
-async fn runs(caller: &Caller, namespace: &str, id: &str) -> Result<Vec<Run>, JobError> {
+pub(super) async fn runs(caller: &Caller, namespace: &str, id: &str) -> Result<Vec<Run>, JobError> {
     let mut found = match jobs::runs(&caller.server, None, id).await {
         Err(error) if error.status() == 403 => jobs::runs(&caller.server, Some(namespace), id).await,
         found => found,
@@ -92,7 +92,7 @@ pub async fn attempt(
     attempt_of(&runs(&caller, &portal.namespace, &id).await?, &id, Some(&attempt))
 }
 
-fn attempt_of(found: &[Run], id: &str, attempt: Option<&str>) -> Answer {
+pub(super) fn attempt_of(found: &[Run], id: &str, attempt: Option<&str>) -> Answer {
     // No job has so many.
     let number = attempt.map(|attempt| attempt.parse().unwrap_or(usize::MAX));
     jobs::of_attempt(found, number).map(Json).map_err(|all| {

@@ -3,6 +3,7 @@
 //! The caller's own token goes to the hub with every request, so that the hub's RBAC decides. Error codes and
 //! messages have OpenPAI's form.
 
+mod authn;
 mod caller;
 mod cells;
 mod error;
@@ -10,14 +11,17 @@ mod inspect;
 mod jobs;
 mod query;
 mod state;
+mod tasks;
+mod tokens;
+mod users;
 
 use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, State},
     middleware::map_response,
-    routing::{get, put},
+    routing::{delete, get, post, put},
 };
 use serde_json::json;
 
@@ -25,12 +29,18 @@ pub use caller::bearer;
 pub use error::RestError;
 pub use state::Portal;
 
+/// Attempts of one task, within one attempt of its job.
+const TASK_ATTEMPTS: &str = "/jobs/{id}/attempts/{attempt}/taskRoles/{role}/taskIndex/{index}/attempts";
+
 /// All routes, under `/api/v2`.
 pub fn router(portal: Portal) -> Router {
     let jobs = Router::new()
         .route("/jobs", get(jobs::list).post(jobs::submit))
         .route("/jobs/{id}", get(jobs::detail))
         .route("/jobs/{id}/attempts/{attempt}", get(jobs::attempt))
+        .route(TASK_ATTEMPTS, get(tasks::attempts))
+        .route(&format!("{TASK_ATTEMPTS}/{{number}}/logs"), get(tasks::logs))
+        .route(&format!("{TASK_ATTEMPTS}/{{number}}/logs/{{container}}"), get(tasks::log))
         .route("/jobs/{id}/job-attempts", get(jobs::attempts))
         .route("/jobs/{id}/job-attempts/healthz", get(jobs::attempts_health))
         .route("/jobs/{id}/config", get(jobs::config))
@@ -41,6 +51,7 @@ pub fn router(portal: Portal) -> Router {
         .route("/virtual-clusters/{vc}", get(cells::virtual_cluster))
         .route("/cluster/sku-types", get(cells::sku_types))
         .route("/info", get(info))
+        .merge(of_users())
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method);
     Router::new()
@@ -51,6 +62,21 @@ pub fn router(portal: Portal) -> Router {
         .layer(DefaultBodyLimit::max(error::BODY_MAX))
         .layer(map_response(error::in_form))
         .with_state(Arc::new(portal))
+}
+
+/// Users, their passwords and their tokens.
+fn of_users() -> Router<Arc<Portal>> {
+    Router::new()
+        .route("/users", get(users::list).post(users::create).put(users::update))
+        .route("/users/me", put(users::update_own))
+        .route("/users/{user}", get(users::detail).delete(users::delete))
+        .route("/users/{user}/{field}", put(users::update_field))
+        .route("/authn/info", get(authn::info))
+        .route("/authn/basic/login", post(authn::login))
+        .route("/authn/basic/logout", delete(authn::logout))
+        .route("/tokens", get(tokens::list))
+        .route("/tokens/application", post(tokens::create))
+        .route("/tokens/{token}", delete(tokens::revoke))
 }
 
 /// HiveD's inspect API at HiveD's paths: with and without a trailing slash, because clients use both.
@@ -70,12 +96,12 @@ fn inspect() -> Router<Arc<Portal>> {
         .method_not_allowed_fallback(error::no_method)
 }
 
-async fn info() -> Json<serde_json::Value> {
+async fn info(State(portal): state::Shared) -> Json<serde_json::Value> {
     Json(json!({
         "name": "Fleet",
         "version": env!("CARGO_PKG_VERSION"),
         "launcherType": "k8s",
-        "authnMethod": "token",
+        "authnMethod": if portal.users.is_some() { "basic" } else { "token" },
     }))
 }
 
@@ -88,5 +114,6 @@ pub async fn serve(
     portal: Portal,
     until: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    axum::serve(listener, router(portal)).with_graceful_shutdown(until).await
+    let app = router(portal).into_make_service_with_connect_info::<std::net::SocketAddr>();
+    axum::serve(listener, app).with_graceful_shutdown(until).await
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use kube::Client;
 
+use crate::users::Users;
+
 /// What the API needs to answer.
 #[derive(Clone)]
 pub struct Portal {
@@ -13,6 +15,8 @@ pub struct Portal {
     pub url: String,
     /// Namespace of submitted jobs.
     pub namespace: String,
+    /// Users with passwords, where this process has the rights to keep them.
+    pub users: Option<Arc<Users>>,
 }
 
 /// The state as handlers receive it.

@@ -64,7 +64,12 @@ const COUNT_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 /// Pages, their API for programs under `/api/fleet`, OpenPAI's REST API under `/api/v2`, and HiveD's inspect API under `/v1/inspect`.
 pub fn router(web: Arc<Web>) -> Router {
     let metrics = web.metrics.clone();
-    let portal = Portal { hub: web.hub.clone(), url: web.url.clone(), namespace: web.namespace.clone() };
+    let portal = Portal {
+        hub: web.hub.clone(),
+        url: web.url.clone(),
+        namespace: web.namespace.clone(),
+        users: web.users.clone(),
+    };
     let pages = Router::new()
         .route("/sign-in", get(act::sign_in_page).post(act::sign_in))
         .route("/sign-out", post(act::sign_out))
@@ -118,6 +123,7 @@ pub async fn serve(
     };
     let counting = count_state(web.clone());
     let app = router(web).layer(axum::Extension(live::Ends(stop)));
+    let app = app.into_make_service_with_connect_info::<std::net::SocketAddr>();
     let serving = axum::serve(listener, app).with_graceful_shutdown(until);
     tokio::select! {
         served = serving => served,

@@ -56,8 +56,12 @@ impl Drop for Followed {
     }
 }
 
-/// Who shares limits: a user, or the service accounts of a namespace, since whoever makes one can make any number.
+/// Who shares limits: a user, or the service accounts of a namespace, since whoever makes one can make any number. Those of
+/// users with passwords are made by administrators, one for each.
 fn owner(user: &str) -> String {
+    if fleet_openpai::users::names::of_identity(user).is_some() {
+        return user.to_owned();
+    }
     let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     account.map_or_else(|| user.to_owned(), |(namespace, _)| format!("system:serviceaccounts:{namespace}"))
 }
@@ -276,6 +280,9 @@ mod tests {
             begin(&format!("system:serviceaccount:team-a:sa-{number}")).expect("in place of an own one");
         }
         assert_eq!(sessions.all().len(), 2 * MOST_OF_ONE + 1);
+        let of_users =
+            ["alice", "bob"].map(|name| owner(&format!("system:serviceaccount:fleet-pai-users:{name}")));
+        assert_ne!(of_users[0], of_users[1]);
         let mut number = 0;
         while begin(&format!("user-{number}")).is_ok() {
             number += 1;

@@ -8,7 +8,10 @@ use kube::{Client, client::Body};
 
 use super::{callers::Callers, members::Own, metrics::PortalMetrics, session::Sessions, watched::Drawn};
 use crate::{board::Board, time::Time};
-use fleet_openpai::server::{HUB_PATIENCE, Server};
+use fleet_openpai::{
+    server::{HUB_PATIENCE, Server},
+    users::Users,
+};
 
 /// How handlers get at it.
 pub type Shared = State<Arc<Web>>;
@@ -29,13 +32,27 @@ pub struct Web {
     pub time: Option<Arc<Time>>,
     /// Where the portal's own account reads members for users who may see pods of a namespace.
     pub members: Option<Own>,
+    /// Users with passwords, of OpenPAI's REST API, if this process keeps them.
+    pub users: Option<Arc<Users>>,
 }
 
 impl Web {
     pub fn new(board: Arc<Board>, hub: Client, url: String, namespace: String) -> Self {
         let (sessions, metrics, drawn) = (Sessions::default(), PortalMetrics::default(), Drawn::default());
         let callers = Callers::default();
-        Self { board, sessions, callers, hub, url, namespace, metrics, drawn, time: None, members: None }
+        Self {
+            board,
+            sessions,
+            callers,
+            hub,
+            url,
+            namespace,
+            metrics,
+            drawn,
+            time: None,
+            members: None,
+            users: None,
+        }
     }
 
     /// With these counts, which somebody serves.
@@ -54,6 +71,15 @@ impl Web {
     #[must_use]
     pub fn reading_members(self, own: Client) -> Self {
         Self { members: Some(Own(own)), ..self }
+    }
+
+    /// With users that are kept with this credential, which has rights in their namespace.
+    #[must_use]
+    pub fn keeping_users(self, own: Client, is_behind_proxy: bool) -> Self {
+        let own =
+            Server { client: own, name: "hub".to_owned(), url: self.url.clone(), patience: HUB_PATIENCE };
+        let users = Users::new(own, self.namespace.clone()).behind_proxy(is_behind_proxy);
+        Self { users: Some(Arc::new(users)), ..self }
     }
 
     /// The hub, as whoever has this credential sees it.

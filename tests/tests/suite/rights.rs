@@ -157,6 +157,32 @@ async fn a_tenant_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Resul
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_portal_keeps_users_and_does_nothing_else() -> anyhow::Result<()> {
+    let hub = Hub::start(Door::InProcess).await?;
+    hub.tenant("team-a").await?;
+    let (portal, rights) = hub.keeper_of_users().await?;
+    assert_eq!(
+        rights.list(),
+        [
+            "fleet-pai-users core secrets: get list create patch delete",
+            "fleet-pai-users core serviceaccounts/token: create",
+            "fleet-pai-users core serviceaccounts: get patch",
+            "fleet-pai-users rbac.authorization.k8s.io rolebindings: get",
+        ]
+    );
+    let names: &[&str] = &["x", "alice", "default"];
+    let places: [(&str, &[&str]); 4] = [
+        ("fleet-pai-users", names),
+        ("team-a", &["x", "tenant"]),
+        ("fleet-hub", &["x", "fleet-portal"]),
+        ("kube-system", &["x"]),
+    ];
+    try_all(&hub.client, &portal, &rights, &places).await?;
+    hub.stop().await;
+    Ok(())
+}
+
 /// Changes of a Work that are not its agent's, as merge patches and as JSON patches.
 fn foreign_changes() -> Vec<(&'static str, Value)> {
     let meta = |value: Value| json!({"metadata": value});

@@ -1,0 +1,125 @@
+//! One task of a job: its attempts, and the log of the present one.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    caller::Caller,
+    error::RestError,
+    jobs::{attempt_of, runs},
+    state::{Portal, Shared},
+};
+use crate::{
+    jobs::{self, Run},
+    members,
+};
+
+/// Container of a task that runs its commands.
+const CONTAINER: &str = "app";
+/// Last lines of a log that are sent.
+const LINES: usize = 1_000;
+
+/// Which task, as the path says.
+#[derive(Deserialize)]
+pub struct Of {
+    id: String,
+    attempt: String,
+    role: String,
+    index: String,
+    number: Option<String>,
+    container: Option<String>,
+}
+
+/// The task with its attempts, and the run of the job if this is its present attempt.
+async fn find(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, Option<Run>), RestError> {
+    let found = runs(caller, &portal.namespace, &of.id).await?;
+    let Json(mut shown) = attempt_of(&found, &of.id, Some(&of.attempt))?;
+    let Json(latest) = attempt_of(&found, &of.id, None)?;
+    let is_present = shown["jobStatus"]["attemptId"] == latest["jobStatus"]["attemptId"];
+    let present = found.into_iter().next().filter(|_| is_present);
+    if let Some(run) = &present {
+        jobs::add_tasks(&caller.server, run, &mut shown).await;
+    }
+    let index = of.index.parse().ok();
+    let task = index.and_then(|index| jobs::task_attempts(&shown, &of.role, index));
+    let task = task.ok_or_else(|| {
+        let roles = shown["taskRoles"].as_object().into_iter().flatten().map(|(name, role)| {
+            let tasks = role["taskStatuses"].as_array().map_or(0, Vec::len);
+            format!("{name} 0 to {}", tasks.saturating_sub(1))
+        });
+        let allowed = roles.collect::<Vec<_>>().join(", ");
+        let message = format!("job {}: found task {:?} {:?}; allowed: {allowed}", of.id, of.role, of.index);
+        RestError::new(404, "NoTaskError", message)
+    })?;
+    Ok((task, present))
+}
+
+/// `GET .../attempts`.
+pub async fn attempts(
+    State(portal): Shared,
+    caller: Caller,
+    Path(of): Path<Of>,
+) -> Result<Json<Value>, RestError> {
+    Ok(Json(find(&portal, &caller, &of).await?.0))
+}
+
+/// The run whose pod has the log: that of the task's last attempt in the job's present one.
+async fn with_log(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, Run), RestError> {
+    let (task, present) = find(portal, caller, of).await?;
+    let number = of.number.clone().unwrap_or_default();
+    let last = task["attempts"].as_array().and_then(|attempts| attempts.last());
+    let last = last.map_or(0, |attempt| attempt["attemptId"].as_i64().unwrap_or(0));
+    match present.filter(|_| number.parse() == Ok(last)) {
+        Some(run) => Ok((task, run)),
+        None => {
+            let message = format!(
+                "job {}: found no log of attempt {number} of the task; allowed: {last}, of the present attempt of the job",
+                of.id
+            );
+            Err(RestError::new(404, "NoTaskLogError", message))
+        }
+    }
+}
+
+/// `GET .../attempts/{k}/logs`: where the logs are. Standard output and errors are one.
+pub async fn logs(
+    State(portal): Shared,
+    caller: Caller,
+    Path(of): Path<Of>,
+) -> Result<Json<Value>, RestError> {
+    with_log(&portal, &caller, &of).await?;
+    let number = of.number.unwrap_or_default();
+    let uri = format!(
+        "/api/v2/jobs/{}/attempts/{}/taskRoles/{}/taskIndex/{}/attempts/{number}/logs/{CONTAINER}",
+        of.id, of.attempt, of.role, of.index
+    );
+    Ok(Json(json!({"locations": [{"name": "all", "uri": uri}]})))
+}
+
+/// `GET .../attempts/{k}/logs/app`: the log's last lines, from the member, with what the caller may read of it.
+pub async fn log(State(portal): Shared, caller: Caller, Path(of): Path<Of>) -> Result<Response, RestError> {
+    let (_, run) = with_log(&portal, &caller, &of).await?;
+    let none = |why: String| RestError::new(404, "NoTaskLogError", format!("job {}: {why}", of.id));
+    if of.container.as_deref() != Some(CONTAINER) {
+        return Err(none(format!("found log {:?}; allowed: {CONTAINER}", of.container)));
+    }
+    let rules = run.rules().into_iter().flat_map(|rules| rules.roles);
+    let rule = rules.into_iter().find(|rule| rule.role == of.role);
+    let (Some(cluster), Some(rule)) = (run.cluster(), rule) else {
+        return Err(none("it runs nowhere".to_owned()));
+    };
+    let member = members::reach(&caller.server, cluster).await.map_err(|error| none(error.to_string()))?;
+    let pod = format!("{}-{}-{}", run.name(), rule.task, of.index);
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/{pod}/log?container={CONTAINER}&tailLines={LINES}",
+        run.namespace()
+    );
+    let text = member.text(&path).await.map_err(|error| none(error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}
