@@ -76,6 +76,11 @@ impl LeaseClock {
         self.state.borrow().deadline
     }
 
+    /// Until when the hub counts this cluster as alive, as far as is known.
+    pub fn end(&self) -> Option<Instant> {
+        self.state.borrow().end()
+    }
+
     pub fn standing(&self) -> Standing {
         *self.standing.borrow()
     }

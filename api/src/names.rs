@@ -144,6 +144,9 @@ pub use fleet_policies::names::{Named, binding_name, earlier_binding_name, objec
 /// of the same name in the member's `fleet-system` is renewed while the agent is in good standing with the
 /// hub; watchdogs read it.
 pub const LEASE_NAME: &str = "member-agent";
+/// Name of the Lease in the member's `fleet-system` whose holder is the agent that acts, of several of one
+/// member.
+pub const AGENT_LEADER_LEASE: &str = "member-agent-leader";
 /// Default duration of an agent's lease.
 pub const LEASE_DURATION: std::time::Duration = std::time::Duration::from_secs(40);
 /// Default renewal period of an agent's lease.

@@ -111,8 +111,9 @@ fn deployment(wishes: &Wishes<'_>, labels: &Value) -> Value {
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": AGENT, "namespace": MEMBER_NAMESPACE, "labels": labels},
         "spec": {
-            // One agent per cluster: the old process ends before the new one starts.
-            "replicas": 1, "strategy": {"type": "Recreate"},
+            // One agent acts. A new one stands by until the old one gives its lease in the member back.
+            "replicas": 1,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}},
             "selector": {"matchLabels": selector},
             "template": {
                 "metadata": {"labels": labels},
@@ -128,6 +129,8 @@ fn deployment(wishes: &Wishes<'_>, labels: &Value) -> Value {
                         "args": ["--cluster", wishes.cluster, "--hub-bootstrap", "/etc/fleet/hub/kubeconfig",
                             "--credential-folder", "/run/fleet", "--controllers", wishes.controllers,
                             "--scheduler-names", "fleet"],
+                        "env": [{"name": "POD_NAME",
+                            "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                         "volumeMounts": [
                             {"name": "hub", "mountPath": "/etc/fleet/hub", "readOnly": true},
                             {"name": "credential", "mountPath": "/run/fleet"}],

@@ -7,7 +7,11 @@ use fleet_agent_ground::{Clock, Counts, LeaseClock, Link, Terms};
 use fleet_informer::Source;
 use tokio_util::sync::CancellationToken;
 
-use crate::options::Options;
+use crate::{
+    leadership::{Clients, Leadership},
+    options::Options,
+    webhook::Registration,
+};
 
 /// The two API servers of an agent.
 pub(crate) struct Sources {
@@ -20,6 +24,12 @@ pub(crate) struct Context {
     pub hub: kube::Client,
     /// Client of the member.
     pub member: kube::Client,
+    /// Client of the hub for the lease.
+    pub lease_client: kube::Client,
+    /// Whether this process acts for the member.
+    pub leadership: Leadership,
+    /// Of this process's admission webhook.
+    pub registration: Registration,
     pub options: Options,
     /// Cancelled when the agent is to stop.
     pub shutdown: CancellationToken,
@@ -36,8 +46,9 @@ pub(crate) struct Context {
 
 impl Context {
     pub fn new(
-        hub: kube::Client,
-        member: kube::Client,
+        Clients { hub, member, lease: lease_client }: Clients,
+        leadership: Leadership,
+        registration: Registration,
         options: Options,
         shutdown: CancellationToken,
         lease: LeaseClock,
@@ -49,7 +60,20 @@ impl Context {
             member: Source::unasked(&options.cluster),
         };
         let terms = Arc::new(Terms::new(member.clone(), sources.hub.clone(), &options.cluster));
-        Self { hub, member, options, shutdown, lease, terms, clock, counts, sources }
+        Self {
+            hub,
+            member,
+            lease_client,
+            leadership,
+            registration,
+            options,
+            shutdown,
+            lease,
+            terms,
+            clock,
+            counts,
+            sources,
+        }
     }
 
     /// Requests to and watches of the hub.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::context::Context;
 use fleet_agent_ground::{Backoff, CallError, call};
 
-/// Another agent runs under the cluster's name.
+/// The agent of another member runs under the cluster's name.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cluster {cluster:?}: its lease {namespace}/{lease} is held by {holder:?}, which keeps renewing it; allowed: one \
@@ -35,17 +35,23 @@ pub(crate) struct Holder {
     sorted: Sorted,
     leases: Api<Lease>,
     identity: String,
+    /// What the names of all agents of this member begin with.
+    installation: String,
     state: Arc<ordered::Sender<LeaseState>>,
     /// The Lease as last read or written.
     lease: Option<Lease>,
 }
 
 impl Holder {
-    /// `installation` distinguishes this agent from another one under the same name.
+    /// `installation` distinguishes the agents of this member from those of another one under the same name.
     pub fn new(context: Arc<Context>, sorted: Sorted, installation: &str) -> Self {
+        let installation = format!("{}-{installation}", context.options.cluster);
+        let process = context.options.election.as_ref().map(|election| &election.identity);
         Self {
-            leases: Api::namespaced(context.hub.clone(), &context.cluster_namespace()),
-            identity: format!("{}-{installation}", context.options.cluster),
+            leases: Api::namespaced(context.lease_client.clone(), &context.cluster_namespace()),
+            identity: process
+                .map_or_else(|| installation.clone(), |process| format!("{installation}/{process}")),
+            installation,
             state: context.lease.sender(),
             context,
             sorted,
@@ -53,8 +59,8 @@ impl Holder {
         }
     }
 
-    /// Acquires the lease: at once if it is free or belongs to this installation, otherwise after it has
-    /// expired.
+    /// Acquires the lease: at once if it is free or belongs to this installation, of whose processes only one
+    /// leads; otherwise after it has expired.
     ///
     /// # Errors
     /// [`TwoAgents`] if its holder renews it meanwhile.
@@ -74,6 +80,11 @@ impl Holder {
                 }
             }
         }
+    }
+
+    fn is_of_this_member(&self, holder: &str) -> bool {
+        let rest = holder.strip_prefix(self.installation.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// The incarnation of the hub for which no run without a Work is left here.
@@ -148,6 +159,7 @@ impl Holder {
         let (options, now) = (&self.context.options, self.context.clock.now());
         if let Some(lease) = &self.lease
             && let Some(holder) = holder_of(lease).filter(|holder| *holder != self.identity)
+            && !(self.is_of_this_member(holder) && self.context.leadership.holds())
         {
             let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
             let other = Renewal::Other {
@@ -155,8 +167,13 @@ impl Holder {
                 duration: seconds.map_or(options.lease_duration, |s| Duration::from_secs(s.max(0) as u64)),
                 version: lease.metadata.resource_version.clone(),
             };
+            if self.is_of_this_member(holder) {
+                // It took over while this process could not renew the lease in the member.
+                self.context.leadership.is_replaced();
+            } else {
+                self.context.counts.lease_refused();
+            }
             self.lease = None;
-            self.context.counts.lease_refused();
             return Ok(other);
         }
         let mut wanted = self.lease.clone().unwrap_or_default();

@@ -6,8 +6,10 @@ mod capacity;
 mod context;
 pub mod credential;
 mod join;
+mod leadership;
 mod lease;
 mod options;
+pub mod process_name;
 mod record;
 mod rights;
 mod standing;
@@ -24,12 +26,15 @@ use tokio_util::sync::CancellationToken;
 
 pub use fleet_agent_ground::{AgentMetrics, JobController, permits};
 pub use fleet_job_controllers as jobs;
+pub use leadership::Election;
 pub use lease::TwoAgents;
 pub use options::{DEFAULT_WATCHDOG_IMAGE, Options, Reach, Webhook};
 pub use record::RECORD_TIMEOUT;
 
 use context::Context;
+use leadership::{Clients, Leadership, lead};
 use lease::Holder;
+use webhook::Registration;
 
 /// Validates a scheduler configuration file.
 ///
@@ -42,9 +47,9 @@ pub fn check_scheduler_conf(file: &std::path::Path) -> anyhow::Result<()> {
 }
 
 /// Runs the agent of one member until `shutdown` is cancelled. Temporary failures (an API server that is
-/// away) are not errors; permanent ones (two agents under one name) are.
+/// away) are not errors; permanent ones (two members under one name) are.
 ///
-/// Parts that concern only the member (scheduler, job controllers, stopping fenced jobs) run from the start,
+/// Of several agents of one member, one acts ([`Options::election`]). Parts that concern only the member (scheduler, job controllers, stopping fenced jobs) run from the start,
 /// with or without the hub. Parts that speak for the cluster on the hub, or follow it, start when the agent
 /// holds the lease.
 ///
@@ -66,23 +71,48 @@ async fn run_in_place(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let (hub, member) = (patience::patient(hub), patience::patient(member));
+    let registration = Registration::default();
+    let answering = webhook::answer(member.clone(), options.clone(), registration.clone(), shutdown.clone());
+    let acting = async {
+        let Some(election) = options.election.clone() else {
+            let clients = Clients { hub: hub.clone(), member, lease: hub };
+            return lives(clients, Leadership::alone(), registration, options, shutdown).await;
+        };
+        let body = |clients, leadership, stop| {
+            lives(clients, leadership, registration.clone(), options.clone(), stop)
+        };
+        lead((hub, member), election, &shutdown, body).await
+    };
+    // If one fails, the process ends.
+    tokio::try_join!(acting, answering).map(drop)
+}
+
+async fn lives(
+    clients: Clients,
+    leadership: Leadership,
+    registration: Registration,
+    options: Options,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     // A restored API server ends one life and starts the next, like a restart of the process.
     while !shutdown.is_cancelled() {
-        live(hub.clone(), member.clone(), options.clone(), &shutdown).await?;
+        live(clients.clone(), leadership.clone(), registration.clone(), options.clone(), &shutdown).await?;
     }
     Ok(())
 }
 
 /// Runs until `shutdown` is cancelled, or until cached state of hub or member may be wrong.
 async fn live(
-    hub: kube::Client,
-    member: kube::Client,
+    clients: Clients,
+    leadership: Leadership,
+    registration: Registration,
     options: Options,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     // A part that fails stops the others, but no other agents of the caller.
     let stop = shutdown.child_token();
-    let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::default()));
+    let clock = LeaseClock::default();
+    let context = Arc::new(Context::new(clients, leadership, registration, options, stop.clone(), clock));
     let (places, requests, questions) = Reservations::new();
     let (owned, admissions, sorted) = (Owned::default(), Admissions::default(), Sorted::default());
     let scheduler = scheduler(&context, &owned, &admissions, Asked { requests, questions });
@@ -95,7 +125,7 @@ async fn live(
     parts.spawn(record::run(context.clone()));
     parts.spawn(until_stopped(stop.clone(), jobs(&context, admissions, places.clone())));
     parts.spawn(until_stopped(stop.clone(), works(&context, owned, places, sorted.clone())));
-    parts.spawn(webhook::run(context.clone()));
+    parts.spawn(webhook::register(context.clone()));
     parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, sorted, scheduler.hub, scheduler.reports));
 

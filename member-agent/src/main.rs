@@ -14,8 +14,9 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use member_agent::{
-    DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook, credential,
+    DEFAULT_WATCHDOG_IMAGE, Election, JobController, Options, Reach, Webhook, credential,
     permits::{CellNodes, DEFAULT_KINDS, Permits},
+    process_name,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -104,6 +105,13 @@ struct Flags {
     /// Seconds between renewals of the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     lease_renew: u32,
+    /// Name of this agent, unique among the agents of this member that run at once; a restart under the same name
+    /// takes over at once. Default: a name that no other process has
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    identity: Option<String>,
+    /// Seconds without a renewal of its lease in the member after which another agent of this member acts
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=600))]
+    leader_lease: u64,
     /// Seconds after the end of the lease within which pods of jobs that may move are gone; the hub waits
     /// this long
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
@@ -226,6 +234,14 @@ impl Flags {
                     max: self.max_cell_nodes,
                 },
             },
+            election: Some(Election {
+                identity: self
+                    .identity
+                    .clone()
+                    .filter(|name| !name.is_empty())
+                    .unwrap_or_else(process_name::own),
+                duration: Duration::from_secs(self.leader_lease),
+            }),
             watchdog_image: Some(self.watchdog_image.clone()).filter(|image| !image.is_empty()),
             ..Options::new(cluster_name(&self.cluster)?)
         })

@@ -9,6 +9,7 @@ use std::{
 
 use fleet_api::clock::Clock;
 
+use crate::leadership::Election;
 use fleet_agent_ground::Permits;
 
 /// Default of [`Options::fence_grace`].
@@ -65,6 +66,8 @@ pub struct Options {
     pub clock: Clock,
     /// Metrics; shared with the HTTP server.
     pub metrics: AgentMetrics,
+    /// The election among several agents of this member; `None`: this is certainly the only one.
+    pub election: Option<Election>,
     /// Identity of this installation if the member has none yet; `None` creates one.
     pub installation: Option<String>,
 }
@@ -120,6 +123,7 @@ impl Options {
             permits: Permits::default(),
             clock: Clock::start(),
             metrics: AgentMetrics::default(),
+            election: None,
             installation: None,
         }
     }

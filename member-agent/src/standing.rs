@@ -7,7 +7,7 @@
 //! the record, so without the hub it stops what its predecessor would have stopped.
 
 use fleet_agent_ground::{LeaseState, Standing};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -62,7 +62,8 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
 async fn keep(context: Arc<Context>) {
     let clock = context.lease.clone();
     let (mut lease, mut learned) = (clock.state(), clock.watch_learned());
-    let first_try_until = Instant::now() + context.options.fence_grace / FIRST_TRY;
+    let grace = context.options.fence_grace;
+    let mut first_try_until = Instant::now() + grace / FIRST_TRY;
     let mut returns = 0;
     let mut reading = std::pin::pin!(record::read(&context));
     let mut is_read = false;
@@ -88,6 +89,7 @@ async fn keep(context: Arc<Context>) {
             _ = learned.changed() => {}
             found = &mut reading, if !is_read => {
                 is_read = true;
+                first_try_until = first_try(first_try_until, found, grace, Instant::now());
                 clock.sender().send_modify(|state| {
                     state.is_record_read = true;
                     state.inherited = found;
@@ -98,10 +100,17 @@ async fn keep(context: Arc<Context>) {
     }
 }
 
+/// A process that takes over while the hub still waits for this cluster's pods to end must not use up their time:
+/// half of the grace after the end of the lease is for the pods.
+fn first_try(until: Instant, record: Option<Instant>, grace: Duration, now: Instant) -> Instant {
+    match record {
+        Some(end) if now < end + grace => until.min(end + grace / 2).max(now),
+        _ => until,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use fleet_agent_ground::LeaseClock;
 
     use super::*;
@@ -142,6 +151,22 @@ mod tests {
         check(returning, renewed, 0, past, returning);
         check(returning, renewed, 1, past, good);
         check(returning, silent, 1, past, cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_takes_over_late_leaves_the_pods_their_time() {
+        let (now, grace) = (Instant::now() + 100 * SECOND, 20 * SECOND);
+        let check = |record: Option<Instant>, tries: u32| {
+            let until = first_try(now + grace / FIRST_TRY, record, grace, now);
+            assert_eq!(until, now + tries * SECOND, "{record:?}");
+        };
+        check(None, 5);
+        check(Some(now + 3 * SECOND), 5);
+        check(Some(now - SECOND), 5);
+        check(Some(now - 8 * SECOND), 2);
+        check(Some(now - 15 * SECOND), 0);
+        // Too late for any pod to end in time: the jobs may not have moved.
+        check(Some(now - 60 * SECOND), 5);
     }
 
     #[tokio::test(start_paused = true)]

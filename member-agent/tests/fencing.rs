@@ -30,7 +30,7 @@ fn fencing() -> Options {
 
 impl Bed {
     /// Waits until both pods of the job are bound and plays the kubelet for them; returns their uids.
-    async fn run_pods(&self, name: &str) -> BTreeSet<String> {
+    pub async fn run_pods(&self, name: &str) -> BTreeSet<String> {
         let mut uids = BTreeSet::new();
         for pod in ["master-0", "worker-0"] {
             let pod = format!("{name}-{pod}");
@@ -44,7 +44,7 @@ impl Bed {
     }
 
     /// Waits until the pods are asked to end, and plays the kubelet; returns the grace they were given.
-    async fn end_pods(&self, name: &str) -> BTreeSet<i64> {
+    pub async fn end_pods(&self, name: &str) -> BTreeSet<i64> {
         let mut graces = BTreeSet::new();
         for pod in ["master-0", "worker-0"] {
             let pod = format!("{name}-{pod}");
@@ -58,7 +58,7 @@ impl Bed {
         graces
     }
 
-    async fn wait_marked(&self, name: &str, marked: bool) {
+    pub async fn wait_marked(&self, name: &str, marked: bool) {
         let what = if marked { "stopped" } else { "resumed" };
         until_object(self, name, what, |job| {
             job.is_some_and(|job| job.annotations().contains_key(names::FENCED_ANNOTATION) == marked)
@@ -76,7 +76,7 @@ impl Bed {
         status.conditions[0].message.clone()
     }
 
-    async fn live_pods(&self) -> Vec<String> {
+    pub async fn live_pods(&self) -> Vec<String> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap();
         pods.items
             .iter()

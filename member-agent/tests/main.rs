@@ -4,3 +4,4 @@ mod agent;
 mod bed;
 mod crash;
 mod fencing;
+mod standby;

@@ -6,7 +6,7 @@
 //! and by deleting its pods with a grace period that ends in time. `works::apply` resumes it by removing the
 //! mark when a Work of the same binding and epoch exists.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Work, names::FENCED_ANNOTATION};
@@ -19,6 +19,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Preconditions},
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     keys::{Key, ObjectId},
@@ -220,7 +221,8 @@ impl Works {
             namespace,
             &resource("", "v1", "Pod", "pods"),
         );
-        let grace = pod_grace_s(self.settings.fence_grace);
+        let end = self.handles.lease.end();
+        let grace = pod_grace_s(self.settings.fence_grace, end, Instant::now());
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
         match call(api.delete(pod.name(), &params)).await {
@@ -234,22 +236,33 @@ impl Works {
     }
 }
 
-/// Grace period of a pod: three quarters of the fence grace; the rest is for delays of the requests. Never 0,
-/// which would remove the pod object while its containers may run.
-fn pod_grace_s(fence_grace: std::time::Duration) -> u32 {
-    u32::try_from(fence_grace.as_secs().saturating_mul(3) / 4).unwrap_or(u32::MAX).max(1)
+/// Grace period of a pod: what is left of the first three quarters of the fence grace, which begins at the end of
+/// the lease; the last quarter is for delays of the requests. An agent that took over from another one late has less
+/// time. Never 0, which would remove the pod object while its containers may run.
+fn pod_grace_s(fence_grace: Duration, end: Option<Instant>, now: Instant) -> u32 {
+    let whole = fence_grace.as_secs().saturating_mul(3) / 4;
+    let left = end.map_or(whole, |end| {
+        let left = (end + fence_grace.mul_f64(0.75)).saturating_duration_since(now);
+        left.as_secs() + u64::from(left.subsec_nanos() > 0)
+    });
+    u32::try_from(left.min(whole)).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn the_grace_of_pods_leaves_time_for_the_way() {
+        let now = Instant::now() + Duration::from_secs(100);
         for (grace, pods) in [(20, 15), (2, 1), (1, 1), (0, 1)] {
-            assert_eq!(pod_grace_s(Duration::from_secs(grace)), pods, "{grace}");
+            assert_eq!(pod_grace_s(Duration::from_secs(grace), None, now), pods, "{grace}");
         }
+        // Milliseconds, and seconds, after the end of the lease; a declared loss comes before it.
+        for (late_ms, pods) in [(0, 15), (20, 15), (1_020, 14), (10_000, 5), (15_000, 1), (90_000, 1)] {
+            let end = now - Duration::from_millis(late_ms);
+            assert_eq!(pod_grace_s(Duration::from_secs(20), Some(end), now), pods, "{late_ms}");
+        }
+        assert_eq!(pod_grace_s(Duration::from_secs(20), Some(now + Duration::from_secs(30)), now), 15);
     }
 }

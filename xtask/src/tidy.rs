@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-scheduler", &["fleet-resources", "fleet-placement", "fleet-scheduler-state"]),
     ("fleet-mirror", &[]),
     ("fleet-informer", &["fleet-mirror"]),
+    ("fleet-election", &[]),
     ("fleet-cells", &["fleet-resources"]),
     ("fleet-pai", &[]),
     ("fleet-views", &["fleet-resources", "fleet-policies"]),
@@ -92,6 +93,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-policies",
             "fleet-quota",
             "fleet-informer",
+            "fleet-election",
             "fleet-views",
             "fleet-api",
             "fleet-hub-core",
@@ -231,6 +233,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "fleet-scheduler",
             "fleet-informer",
+            "fleet-election",
             "fleet-api",
             "fleet-watchdog",
             "fleet-agent-ground",

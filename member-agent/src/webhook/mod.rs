@@ -9,6 +9,7 @@
 //! objects that Fleet or a controller creates, because nobody reads the answers to their requests.
 //! Deliberately absent: mutation; defaults are in the schemas.
 
+mod certificate;
 mod queues;
 mod review;
 mod server;
@@ -17,21 +18,22 @@ mod tests;
 
 use std::sync::Arc;
 
-use fleet_informer::Selection;
+use fleet_informer::{Selection, Source};
 use kube::{
-    Api,
+    Api, Client,
     api::{DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
     discovery::ApiResource,
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::Context,
-    options::{Reach, Webhook},
+    options::{Options, Reach, Webhook},
 };
-use fleet_agent_ground::{Backoff, CallError, Object, call, show};
-use fleet_api::names::AGENT_MANAGER;
+use fleet_agent_ground::{Backoff, CallError, Link, Object, call, show};
+use fleet_api::{names::AGENT_MANAGER, ordered};
 
 use queues::Queues;
 use server::Server;
@@ -44,39 +46,94 @@ const PATH: &str = "/validate";
 /// Longer than the webhook takes to answer ([`review::READ_TIMEOUT`]).
 const TIMEOUT_S: u64 = 5;
 
-/// Answers reviews until the agent stops.
+/// The registration of this process's server, once it listens.
+#[derive(Clone)]
+pub(crate) struct Registration(Arc<ordered::Sender<Option<Value>>>);
+
+impl Default for Registration {
+    fn default() -> Self {
+        Self(Arc::new(ordered::Sender::new(None)))
+    }
+}
+
+/// Answers reviews until the agent stops. Agents that stand by answer too: behind a Service nobody knows which one
+/// leads.
 ///
 /// # Errors
 /// It cannot listen on the address.
-pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
-    let Some(webhook) = context.options.webhook.clone() else { return Ok(()) };
-    let server = Server::bind(&webhook).await?;
-    let queues = Arc::new(Queues::new(context.member.clone()));
+pub(crate) async fn answer(
+    member: Client,
+    options: Options,
+    registration: Registration,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(webhook) = options.webhook else { return Ok(()) };
+    while !shutdown.is_cancelled() {
+        let stop = shutdown.child_token();
+        let link = Link::new(member.clone(), Source::unasked(&options.cluster), &options.cluster);
+        let serving = serve(&link, &webhook, &registration, stop.clone());
+        let mut serving = std::pin::pin!(serving);
+        tokio::select! {
+            biased;
+            served = &mut serving => served?,
+            // What was seen of the member may be wrong: it is listed again.
+            () = link.source.restored() => {
+                stop.cancel();
+                serving.await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn serve(
+    link: &Link,
+    webhook: &Webhook,
+    registration: &Registration,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let binding = Server::bind(webhook, &link.client);
+    let Some(server) = stop.run_until_cancelled(binding).await else { return Ok(()) };
+    let server = server?;
+    let queues = Arc::new(Queues::new(link.client.clone()));
     let seen = queues.clone();
-    let feed = Api::<Object>::all_with(context.member.clone(), &fleet_agent_ground::volcano::queues());
-    let feed = context.member_link().feed(feed, Selection::default(), "webhook/queues");
-    let following = show(feed, context.shutdown.clone(), move |change| seen.change(change));
-    let configuration = configuration(&webhook, &server);
-    let registering = register(&context, &configuration);
-    let (answered, (), ()) =
-        tokio::join!(server.run(queues, context.shutdown.clone()), following, registering);
+    let feed = Api::<Object>::all_with(link.client.clone(), &fleet_agent_ground::volcano::queues());
+    let feed = link.feed(feed, Selection::default(), "webhook/queues");
+    let following = show(feed, stop.clone(), move |change| seen.change(change));
+    registration.0.send_replace(Some(configuration(webhook, &server)));
+    let (answered, ()) = tokio::join!(server.run(queues, stop), following);
     answered
 }
 
 /// Registers the webhook; retries until that succeeds or the agent stops.
-async fn register(context: &Context, configuration: &Value) {
+pub(crate) async fn register(context: Arc<Context>) -> anyhow::Result<()> {
+    if context.options.webhook.is_some() {
+        let shutdown = context.shutdown.clone();
+        shutdown.run_until_cancelled(keep_registered(&context)).await;
+    }
+    Ok(())
+}
+
+async fn keep_registered(context: &Context) {
+    let mut registration = context.registration.0.subscribe();
     let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
     let api: Api<DynamicObject> = Api::all_with(context.member.clone(), &ApiResource::from_gvk(&kind));
     let params = PatchParams::apply(AGENT_MANAGER).force();
     let mut backoff = Backoff::new(&format!("{}/webhook", context.options.cluster));
     loop {
-        let said: Result<_, CallError> =
-            call(api.patch(CONFIGURATION, &params, &Patch::Apply(configuration))).await;
-        let Err(error) = said else { return };
-        tracing::warn!(cluster = context.options.cluster, %error, "cannot register the admission webhook; retrying");
-        if context.shutdown.run_until_cancelled(backoff.wait()).await.is_none() {
-            return;
+        let wanted = registration.borrow_and_update().clone();
+        if let Some(wanted) = wanted {
+            let said: Result<_, CallError> =
+                call(api.patch(CONFIGURATION, &params, &Patch::Apply(&wanted))).await;
+            if let Err(error) = said {
+                tracing::warn!(cluster = context.options.cluster, %error, "cannot register the admission webhook; retrying");
+                backoff.wait().await;
+                continue;
+            }
+            backoff.reset();
         }
+        // The context owns the sender.
+        let _ = registration.changed().await;
     }
 }
 

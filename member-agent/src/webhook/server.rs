@@ -1,5 +1,4 @@
-//! HTTPS server for reviews, with a certificate that is generated at every start. The registration contains
-//! it, so nothing must be renewed or stored.
+//! HTTPS server for reviews. The registration contains its certificate, so nothing must be renewed.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -10,11 +9,12 @@ use std::{
 use anyhow::Context as _;
 use axum::{Json, Router, extract::State, routing::post};
 use axum_server::{Handle, tls_rustls::RustlsConfig};
+use kube::Client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PATH,
+    PATH, certificate,
     queues::Queues,
     review::{self, Review},
 };
@@ -33,28 +33,28 @@ pub(super) struct Server {
 impl Server {
     /// # Errors
     /// It cannot listen on the address.
-    pub async fn bind(webhook: &Webhook) -> anyhow::Result<Self> {
+    pub async fn bind(webhook: &Webhook, member: &Client) -> anyhow::Result<Self> {
         let at = webhook.listen;
         let listener = TcpListener::bind(at).with_context(|| {
             format!("webhook: cannot listen on {at}; allowed: an address of this machine with a free port")
         })?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let name = match &webhook.reach {
-            Reach::Listener => address.ip().to_string(),
-            Reach::Service { namespace, name } => format!("{name}.{namespace}.svc"),
+        let drawn = match &webhook.reach {
+            // Only this process has the address.
+            Reach::Listener => certificate::generate(address.ip().to_string())?,
+            Reach::Service { namespace, name } => {
+                certificate::shared(member, &format!("{name}.{namespace}.svc")).await?
+            }
         };
-        let drawn =
-            rcgen::generate_simple_self_signed([name]).context("webhook: cannot generate a certificate")?;
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(drawn.signing_key.serialize_der());
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_safe_default_protocol_versions()?
                 .with_no_client_auth()
-                .with_single_cert(vec![drawn.cert.der().clone()], key.into())?;
+                .with_single_cert(vec![drawn.certificate()?], drawn.key()?)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let tls = RustlsConfig::from_config(Arc::new(config));
-        Ok(Self { listener, address, tls, certificate_pem: drawn.cert.pem() })
+        Ok(Self { listener, address, tls, certificate_pem: drawn.certificate_pem })
     }
 
     pub fn address(&self) -> SocketAddr {

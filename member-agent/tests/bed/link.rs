@@ -66,6 +66,8 @@ pub struct Link {
     /// End of the paths to which the server says no.
     forbidden: Arc<Mutex<Option<String>>>,
     /// End of the path to which the next write has lost a race.
+    /// Writes that were sent, as `METHOD path`.
+    writes: Arc<Mutex<Vec<String>>>,
     lost_race: Arc<Mutex<Option<String>>>,
 }
 
@@ -76,8 +78,14 @@ impl Link {
             cut: Arc::new(watch::channel(false).0),
             fuse,
             forbidden: Arc::default(),
+            writes: Arc::default(),
             lost_race: Arc::default(),
         }
+    }
+
+    /// The writes that were sent through it so far.
+    pub fn writes(&self) -> Vec<String> {
+        self.writes.lock().unwrap().clone()
     }
 
     pub fn client(&self) -> Client {
@@ -120,6 +128,9 @@ impl Service<http::Request<kube::client::Body>> for Link {
     fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
         let (mut router, mut cut) = (self.router.clone(), self.cut.subscribe());
         let path = request.uri().path();
+        if request.method() != http::Method::GET && !*cut.borrow() {
+            self.writes.lock().unwrap().push(format!("{} {path}", request.method()));
+        }
         let forbidden = self.forbidden.lock().unwrap().as_ref().is_some_and(|end| path.ends_with(end));
         let loses = {
             let mut race = self.lost_race.lock().unwrap();

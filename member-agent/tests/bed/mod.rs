@@ -40,7 +40,7 @@ pub struct Bed {
     pub link: Link,
     own: Link,
     fuse: watch::Sender<Option<Arc<Fuse>>>,
-    _servers: [ApiServer; 2],
+    servers: [ApiServer; 2],
 }
 
 pub struct Agent {
@@ -93,7 +93,7 @@ impl Bed {
         let (fuse, armed) = watch::channel(None);
         let link = Link::new(hub_server.router(), armed.clone());
         let own = Link::new(member_server.router(), armed);
-        let bed = Self { hub, member, link, own, fuse, _servers: [hub_server, member_server] };
+        let bed = Self { hub, member, link, own, fuse, servers: [hub_server, member_server] };
         create::<Namespace>(&Api::all(bed.hub.clone()), json!({"metadata": {"name": "fleet-east"}})).await;
         for node in nodes {
             bed.add_node(node).await;
@@ -129,8 +129,17 @@ impl Bed {
     }
 
     pub fn start(&self, options: Options) -> Agent {
+        self.start_between(&self.link, &self.own, options)
+    }
+
+    /// Ways of another agent to the hub and to the member.
+    pub fn further_links(&self) -> [Link; 2] {
+        [&self.servers[0], &self.servers[1]].map(|server| Link::new(server.router(), self.fuse.subscribe()))
+    }
+
+    pub fn start_between(&self, hub: &Link, member: &Link, options: Options) -> Agent {
         let shutdown = CancellationToken::new();
-        let run = member_agent::run(self.link.client(), self.own.client(), options, shutdown.clone());
+        let run = member_agent::run(hub.client(), member.client(), options, shutdown.clone());
         Agent { task: tokio::spawn(run), _guard: shutdown.clone().drop_guard(), shutdown }
     }
 
