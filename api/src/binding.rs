@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cells::CellBinding;
-use crate::policy::{ConflictResolution, Failover, Placement, PodScheduling, PurgeMode, Suspension};
+use crate::policy::{
+    ConflictResolution, Failover, Placement, PodScheduling, PurgeMode, RunningEdits, Suspension,
+};
 use crate::volcano::NetworkTopology;
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -62,6 +64,9 @@ pub struct ResourceBindingSpec {
     /// Who binds the pods; fixed for a run when it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_scheduling: Option<PodScheduling>,
+    /// What happens to the run when the object is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_edits: Option<RunningEdits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default)]

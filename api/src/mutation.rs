@@ -60,8 +60,8 @@ mutations! {
     HoldKept,
     /// The hub keeps the QueueUnit of a deleted job, and never set its owner.
     UnitLeftBehind,
-    /// When an older list lacks a Work or a reservation that the hub itself created, the hub treats it as
-    /// deleted.
+    /// When an older list lacks a Work, a reservation or a unit that the hub itself created, the hub treats it
+    /// as deleted.
     ListingEndsAnswers,
     /// The hub applies an edit of a running gang at once, so the member runs something else than what was
     /// counted.
@@ -77,6 +77,8 @@ mutations! {
     CellsForgotten,
     /// The agent places other pods on nodes that are kept for cells.
     CellNodesOpen,
+    /// A server answers before its commit is on the disk, and loses it with its power.
+    CommitNotSynced,
 }
 
 /// Whether this bug is on.

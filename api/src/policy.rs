@@ -75,6 +75,9 @@ pub struct PropagationSpec {
     /// Who binds the pods of a job with reserved places. Default `Fleet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_scheduling: Option<PodScheduling>,
+    /// What happens to a running job that is changed. Default `NextRun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_edits: Option<RunningEdits>,
 }
 
 /// The cluster-scoped form of [`PropagationPolicy`]: the same fields, but it selects in any namespace.
@@ -147,6 +150,16 @@ pub enum PodScheduling {
     Fleet,
     Gates,
     AsWritten,
+}
+
+/// `NextRun`: the run stays as it was sent, and the change waits for the job's next run. `Requeue`: the run is given
+/// up, and the job goes through its queue again as it is now.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+pub enum RunningEdits {
+    #[default]
+    NextRun,
+    Requeue,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

@@ -109,6 +109,7 @@ fn desired_spec(
         conflict_resolution: spec.conflict_resolution,
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
         pod_scheduling: spec.pod_scheduling,
+        running_edits: spec.running_edits,
         scheduler_name: spec.scheduler_name.clone(),
         priority: priority::of_job(world, spec, components),
         user: user_of(&object.value["metadata"]["labels"]).map(str::to_owned),

@@ -46,7 +46,7 @@ pub use attempts::{Avoid, avoidance, older_runs};
 use attempts::{Stay, stays};
 use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
 pub use fence::{are_cells_in_use, is_gone, is_left_behind, lingers, may_be_alive};
-use judge::{Ending, Look};
+use judge::{Ending, Look, or_edited};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 pub use step::{Pace, Step};
@@ -300,7 +300,7 @@ fn bound(
     rollout::observe(object, &items, sends, &mut status);
     let look = Look { world, intents, key, entry, object, items: &items, options, now };
     let run = look.run();
-    let ending = or_stopped(look.judge(&run, step), entry, object);
+    let ending = or_edited(or_stopped(look.judge(&run, step), entry, object), entry, &pending);
     if !matches!(ending, Ending::Result(_)) {
         workload::withhold_end(entry.workload, &mut status);
     }

@@ -72,7 +72,7 @@ reasons! {
     WorkloadTooLarge: "The job and what it depends on are larger than one Work may be; nothing is sent.",
     OverrideInvalid: "An override policy cannot be applied to the object for the cluster.",
     PodSecurityViolation: "The pod template needs more than the pod security level of its namespace allows.",
-    Edited: "The job was changed between its binding and its start; it goes through its queue again.",
+    Edited: "The job was changed after it was bound, before its start or with `runningEdits: Requeue`; it goes through its queue again.",
     EditPending: "The running job was changed; the change takes effect with its next run.",
     NameTaken: "The cluster already has an object of that name that Fleet does not manage.",
     NotPermitted: "The member's administrator does not let Fleet apply the object there.",

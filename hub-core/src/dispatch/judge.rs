@@ -5,7 +5,7 @@
 //! first seen, so a restart neither forgets nor shortens the wait.
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Cluster, binding::RunStatus};
+use fleet_api::{Cluster, binding::RunStatus, policy::RunningEdits};
 use fleet_policies::{
     reason::Reason,
     workload::{self, Health, Outcome},
@@ -55,6 +55,20 @@ pub(super) fn job_outcome(entry: &BindingEntry, items: &[Item]) -> Option<Outcom
         items.iter().map(|item| workload::outcome(entry.workload, item.status?)).collect::<Option<_>>()?;
     let failed = outcomes.contains(&Outcome::Failed);
     Some(if failed { Outcome::Failed } else { Outcome::Succeeded })
+}
+
+/// A run that is not what its job asks for any more is given up, if the policy says so.
+pub(super) fn or_edited(ending: Ending, entry: &BindingEntry, pending: &[String]) -> Ending {
+    let gives_up = entry.is_gang()
+        && !pending.is_empty()
+        && entry.object.spec.running_edits == Some(RunningEdits::Requeue);
+    match ending {
+        Ending::None | Ending::Watch { .. } if gives_up => Ending::Evict(Eviction {
+            reason: Reason::Edited,
+            message: format!("{} changed while the job ran", pending.join(", ")),
+        }),
+        ending => ending,
+    }
 }
 
 impl Look<'_> {

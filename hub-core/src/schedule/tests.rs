@@ -10,8 +10,10 @@ use crate::{
 };
 
 mod cells;
+mod edits;
 mod followers;
 mod left_behind;
+mod model;
 mod require_queue;
 
 const API: &str = crate::binding::API_VERSION;
