@@ -121,6 +121,20 @@ impl Feed {
         }
     }
 
+    /// The table went back in time: every watcher wakes, and finds that its revision is too old.
+    pub fn restart(&self, start: u64) {
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
+        for lane in lanes.values() {
+            {
+                let mut kept = lane.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.events.clear();
+                kept.floor = start;
+            }
+            lane.wake.send_replace(start);
+        }
+        self.all.send_replace(start);
+    }
+
     /// Number of lanes.
     #[cfg(test)]
     pub fn lanes(&self) -> usize {

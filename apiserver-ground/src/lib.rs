@@ -15,6 +15,7 @@ pub mod obj;
 pub mod packed;
 pub mod private;
 pub mod published;
+mod rewind;
 pub mod room;
 pub mod store;
 pub mod table;

@@ -49,15 +49,21 @@ impl Write {
 
 /// The store of one server.
 pub struct Store {
-    published: Arc<Published>,
+    pub(crate) published: Arc<Published>,
     dicts: Dicts,
     tables: RwLock<HashMap<Box<str>, Arc<Table>>>,
-    disk: Option<Disk>,
+    pub(crate) disk: Option<Disk>,
     room: Room,
-    /// Revision at start: no table has older events.
-    start: u64,
+    pub(crate) lives: RwLock<Vec<Life>>,
+}
+
+/// What a store was between two starts. Revisions after `resumed` and before `start` are of a time that was undone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Life {
     /// Last revision before the start.
-    resumed: u64,
+    pub resumed: u64,
+    /// Revision at start: no table has older events.
+    pub start: u64,
 }
 
 /// Where a client's revision is in the history of a store.
@@ -72,7 +78,7 @@ pub enum Place {
 }
 
 /// Least number of revisions skipped at each start, for a clock that went back.
-const GAP: u64 = 1 << 20;
+pub(crate) const GAP: u64 = 1 << 20;
 
 impl Store {
     /// A store in memory whose revisions start at `start`.
@@ -92,16 +98,19 @@ impl Store {
     /// Where a revision is in this store's history.
     pub fn place(&self, rv: u64) -> Place {
         let newest = self.durable();
-        if rv == self.resumed {
+        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
+        match lives.last() {
             // Nothing happened between the last commit and the start.
-            Place::Reached(self.start)
-        } else if rv > newest {
-            Place::Ahead(newest)
-        } else if rv > self.resumed && rv < self.start {
-            Place::Elsewhere
-        } else {
-            Place::Reached(rv)
+            Some(life) if rv == life.resumed => Place::Reached(life.start),
+            _ if rv > newest => Place::Ahead(newest),
+            _ if lives.iter().any(|life| rv > life.resumed && rv < life.start) => Place::Elsewhere,
+            _ => Place::Reached(rv),
         }
+    }
+
+    fn life(&self) -> Life {
+        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
+        lives.last().copied().unwrap_or(Life { resumed: 0, start: 0 })
     }
 
     fn with(start: u64, disk: Option<Disk>, found: Found) -> Store {
@@ -112,8 +121,7 @@ impl Store {
             tables: RwLock::new(HashMap::new()),
             disk,
             room: Room::default(),
-            start,
-            resumed: if found.rv == 0 { start } else { found.rv },
+            lives: RwLock::new(vec![Life { resumed: if found.rv == 0 { start } else { found.rv }, start }]),
         };
         let mut table: Option<Arc<Table>> = None;
         for (name, obj) in found.objects {
@@ -143,7 +151,7 @@ impl Store {
             return t.clone();
         }
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(Table::new(name, self.start));
+        let make = || Arc::new(Table::new(name, self.life().start));
         tables.entry(name.into()).or_insert_with(make).clone()
     }
 
@@ -330,7 +338,8 @@ impl Store {
     /// The newest revision on disk.
     pub fn last(&self) -> u64 {
         let newest = self.durable();
-        if newest == self.start { self.resumed } else { newest }
+        let life = self.life();
+        if newest == life.start { life.resumed } else { newest }
     }
 
     /// Copies one revision of a store on disk into another directory, which can then be opened. Blocks until it is

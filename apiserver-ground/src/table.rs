@@ -101,6 +101,14 @@ impl State {
     }
 }
 
+/// One object of a table that went back: what it was until then, and what it is again.
+pub struct Undone {
+    /// Before.
+    pub now: Option<Arc<Obj>>,
+    /// From now on.
+    pub then: Option<Arc<Obj>>,
+}
+
 /// All objects of one resource.
 pub struct Table {
     /// `group/plural`.
@@ -159,6 +167,34 @@ impl Table {
             }
             s.last = s.ring.back().map_or(s.floor, |e| e.rv);
         });
+    }
+
+    /// The state of revision `to` again. The log is empty, from revision `start` on. Returns what each object that
+    /// changed was before, and what it is.
+    pub fn go_back(&self, to: u64, start: u64) -> Vec<Undone> {
+        self.write(|s| {
+            let mut then: BTreeMap<Box<str>, Option<Arc<Obj>>> = BTreeMap::new();
+            // The oldest change after that revision says what stood there.
+            for event in s.ring.iter().rev().take_while(|event| event.rv > to) {
+                then.insert(event.obj.key.clone(), event.prev.clone());
+            }
+            (s.floor, s.last) = (start, start);
+            s.ring.clear();
+            let undo = |(key, then): (Box<str>, Option<Arc<Obj>>)| {
+                let now = s.objects.get(&*key).map(|obj| obj.0.clone());
+                match &then {
+                    Some(then) => drop(s.objects.replace(ByKey(then.clone()))),
+                    None => drop(s.objects.take(&*key)),
+                }
+                Undone { now, then }
+            };
+            then.into_iter().map(undo).collect()
+        })
+    }
+
+    /// The newest revision that was committed until `at`.
+    pub fn revision_at(&self, at: Instant) -> u64 {
+        self.read(|s| s.ring.iter().rev().find(|event| event.at <= at).map_or(s.floor, |event| event.rv))
     }
 
     /// One object, as applied (perhaps not durable yet).

@@ -307,6 +307,26 @@ impl ApiServer {
         self.0.core.store.limit_room(bytes);
     }
 
+    /// For simulations: the newest revision.
+    pub fn revision(&self) -> u64 {
+        self.0.core.store.durable()
+    }
+
+    /// For simulations, in memory: a loss of power that took along all commits after that revision. False: the server
+    /// does not know that state any more.
+    pub fn lose_after(&self, revision: u64) -> bool {
+        self.0.core.store.go_back(revision)
+    }
+
+    /// For simulations, in memory: the state of that time ago is restored, as another incarnation. False: the server
+    /// does not know that state any more.
+    pub fn restore(&self, ago: std::time::Duration) -> bool {
+        let (core, now) = (&self.0.core, tokio::time::Instant::now());
+        let revision = now.checked_sub(ago).and_then(|then| core.store.revision_at(then));
+        revision.is_some_and(|revision| core.store.go_back(revision))
+            && namespaces::renew_incarnation(core).is_ok()
+    }
+
     /// Listens with TLS.
     pub fn serve(&self, options: ServeOptions) -> BoxFuture<'_, Result<Server, ServeError>> {
         Box::pin(self.serve_in_place(options))

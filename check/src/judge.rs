@@ -62,6 +62,10 @@ pub struct Judge {
     lasting: Lasting,
     /// Uid of the binding to the first run of it that succeeded.
     succeeded: BTreeMap<String, Run>,
+    /// The same from before the hub went back; they count again where the hub still knows the result.
+    undone: BTreeMap<String, Run>,
+    /// Uids of the runs that were there when the hub went back: it may know less of them.
+    of_before: BTreeSet<String>,
     cells: cells::Cells,
 }
 
@@ -76,6 +80,8 @@ struct Known {
     /// Epochs of runs that the hub left in a lost cluster without fencing, whatever ended them first.
     left: BTreeSet<i64>,
     gone: bool,
+    /// The hub went back since it was seen.
+    unseen: bool,
 }
 
 /// A cluster that does not answer, or did not.
@@ -123,6 +129,14 @@ impl Judge {
     pub fn without(mut self, liars: impl IntoIterator<Item = String>) -> Self {
         self.liars.extend(liars);
         self
+    }
+
+    /// The hub was restored to an older state (`docs/operations.md`). What it believed counts when it is seen again. A
+    /// run whose end it has forgotten may run again, and what it does not know any more is removed.
+    pub fn hub_goes_back(&mut self) {
+        self.undone.append(&mut self.succeeded);
+        self.of_before.extend(self.jobs.keys().cloned());
+        self.bindings.values_mut().for_each(|known| known.unseen = true);
     }
 
     /// Takes one change in, in the order of time, and says what it broke. Times are milliseconds from any start.
@@ -252,12 +266,19 @@ impl Judge {
         // A label that changes while the job runs takes nothing away from the leaf it runs in.
         used.leaf.clone_from(&known.leaf);
         known.gone = gone;
+        let was_unseen = std::mem::take(&mut known.unseen);
         let before = std::mem::replace(&mut known.object, object.clone());
         known.left.extend(epoch_left_behind(&before, object, &self.away, now_ms));
         used.counts &= !gone;
         // Only a change of what counts can break anything.
-        let moved = was != used;
+        let moved = was != used || was_unseen;
         known.used = used;
+        if !gone
+            && !object["status"]["result"].is_null()
+            && let Some(run) = self.undone.remove(&uid)
+        {
+            self.succeeded.insert(uid.clone(), run);
+        }
         self.look_at_holds();
         let mut found = self.see_cells_of_binding(&uid, &before, object, gone);
         if moved {
@@ -278,7 +299,7 @@ impl Judge {
     fn believed_uses(&self) -> Vec<(u64, Use)> {
         self.bindings
             .values()
-            .filter(|known| known.used.counts)
+            .filter(|known| known.used.counts && !known.unseen)
             .map(|known| (known.bound_ms, known.used.clone()))
             .collect()
     }
@@ -375,7 +396,8 @@ impl Judge {
             epoch: epoch_of(object),
         };
         let mut found = Vec::new();
-        if has_succeeded(object) {
+        let is_of_before = self.of_before.contains(&uid);
+        if has_succeeded(object) && !is_of_before {
             let first = self.succeeded.entry(binding.clone()).or_insert_with(|| run.clone());
             // The end of a lost cluster's run may be seen late: what counts is that the earlier run was given up.
             let earlier = first.epoch.min(run.epoch);
@@ -389,7 +411,7 @@ impl Judge {
             }
         }
         if gone {
-            found.extend(self.forgotten(&run, object));
+            found.extend(self.forgotten(&run, object).filter(|_| !is_of_before));
             self.jobs.remove(&uid);
         } else {
             self.jobs.insert(uid, run);

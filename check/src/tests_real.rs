@@ -539,3 +539,44 @@ fn a_snapshot_is_judged_by_its_pods_too() {
     let by_hub = "invariant 3: quota root/a: nvidia.com/gpu 4 used, max 3";
     assert!(said(&snapshot).iter().any(|text| text == by_hub), "{:?}", said(&snapshot));
 }
+
+fn succeeded(mut run: Value, epoch: i64) -> Value {
+    run["metadata"]["annotations"]["fleet.dev/epoch"] = epoch.to_string().into();
+    run["status"] = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
+    run
+}
+
+#[test]
+fn a_restored_hub_may_forget_an_end_that_it_knew_and_nothing_that_it_knows() {
+    let mut known = binding("b1", "train", 1);
+    known["status"]["result"] = json!({"outcome": "Succeeded"});
+    for (restored, knows) in [(binding("b1", "train", 1), false), (known.clone(), true)] {
+        let mut judge = Judge::new(Default::default(), None);
+        let see = |judge: &mut Judge, changes: Vec<Change>| -> usize {
+            changes.iter().map(|change| judge.see(change).len()).sum()
+        };
+        let ended = east(succeeded(run("r1", "train", "b1"), 1));
+        let before = vec![hub(binding("b1", "train", 1)), ended.clone(), hub(known.clone()), gone(ended)];
+        assert_eq!(see(&mut judge, before), 0);
+        judge.hub_goes_back();
+        let again = vec![hub(restored), east(succeeded(run("r2", "train", "b1"), 2))];
+        assert_eq!(see(&mut judge, again), usize::from(knows), "the hub knows the result: {knows}");
+    }
+}
+
+#[test]
+fn quota_that_a_restored_hub_believes_in_counts_when_it_is_seen() {
+    let quota = Quota::read(&tree());
+    let mut judge = Judge::new(Default::default(), Some(quota));
+    let mut waits = binding("b2", "second", 3);
+    waits["spec"]["clusters"] = json!([]);
+    waits["spec"]["suspension"]["scheduling"] = true.into();
+    assert!(judge.see(&hub(binding("b1", "first", 3))).is_empty());
+    assert!(judge.see(&gone(hub(binding("b1", "first", 3)))).is_empty());
+    assert!(judge.see(&hub(binding("b2", "second", 3))).is_empty());
+    judge.hub_goes_back();
+    // Both are seen as they were, one after the other.
+    assert!(judge.see(&hub(binding("b1", "first", 3))).is_empty());
+    assert!(judge.see(&hub(waits)).is_empty());
+    assert!(!judge.see(&hub(binding("b2", "second", 3))).is_empty(), "and from then on they count");
+}

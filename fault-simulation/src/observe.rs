@@ -157,6 +157,11 @@ impl Observer {
         self.seen().broken(at_ms, violation);
     }
 
+    /// The hub was restored to an older state.
+    pub fn goes_back(&self) {
+        self.seen().judge.hub_goes_back();
+    }
+
     /// What has lasted too long by now.
     pub fn look(&self) {
         let at_ms = ms(self.began);

@@ -147,6 +147,22 @@ pub enum What {
         server: Server,
         room: Option<u32>,
     },
+    /// The hub forgets its history of one resource, such as `works`, just before the process next creates one. The create
+    /// arrives and is answered while the new listing, which was made before it, is still on its way.
+    HistoryAtCreate {
+        process: Process,
+        resource: &'static str,
+    },
+    /// The hub is restored to what it was so long ago, under processes that stay connected. Users repeat what they
+    /// have done since.
+    Restore {
+        back: Duration,
+    },
+    /// A server loses its power, with whatever it has not answered; what it answered is on its disk. Or it is back.
+    Power {
+        server: Server,
+        on: bool,
+    },
     /// From now on requests of the process meet faults at these rates.
     Weather {
         process: Process,
@@ -201,6 +217,9 @@ impl What {
                 | Self::Crash { .. }
                 | Self::Weather { .. }
                 | Self::History { .. }
+                | Self::HistoryAtCreate { .. }
+                | Self::Restore { .. }
+                | Self::Power { .. }
                 | Self::Disk { .. }
         )
     }
@@ -240,6 +259,13 @@ impl fmt::Display for What {
             }
             Self::History { process, over: false } => write!(f, "the history that {process} watches is lost"),
             Self::History { process, over: true } => write!(f, "{process} watches again"),
+            Self::HistoryAtCreate { process, resource } => {
+                write!(f, "the history of {resource} is lost when {process} next creates one")
+            }
+            Self::Restore { back } => write!(f, "hub restored to {} ms ago", back.as_millis()),
+            Self::Power { server, on } => {
+                write!(f, "power of {server} {}", if *on { "back" } else { "lost" })
+            }
             Self::Disk { server, room: Some(bytes) } => {
                 write!(f, "the disk of {server} has {bytes} bytes left")
             }

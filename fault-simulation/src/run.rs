@@ -1,6 +1,7 @@
 //! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the final
 //! checks.
 
+mod power;
 mod writes;
 
 use std::{
@@ -12,7 +13,7 @@ use anyhow::Context;
 use fleet_check::{self as check, Bounds, Judge, Quota, Snapshot, Violation};
 use fleet_resources::{Resources, quantity};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -89,6 +90,10 @@ struct Run<'p> {
     restarts: BTreeMap<(Instant, Process), ()>,
     namespaces: BTreeSet<(Server, String)>,
     strangers: Vec<(String, Value)>,
+    /// Jobs that the hub has accepted and users have not deleted: kind, namespace and name.
+    accepted: BTreeSet<(String, String, String)>,
+    /// What users have written on the hub, and when.
+    written: Vec<(Instant, What)>,
     /// What users could not write because the hub's disk was full: they do it again when there is room.
     unwritten: Vec<What>,
 }
@@ -116,6 +121,8 @@ impl<'p> Run<'p> {
             restarts: BTreeMap::new(),
             namespaces: BTreeSet::new(),
             strangers: Vec::new(),
+            accepted: BTreeSet::new(),
+            written: Vec::new(),
             unwritten: Vec::new(),
         };
         for object in &plan.objects {
@@ -218,6 +225,7 @@ impl<'p> Run<'p> {
         }
         match what {
             What::Apply(_) | What::Patch { .. } => {
+                self.written.push((Instant::now(), what.clone()));
                 if self.is_unwritten(what) || !self.write(what).await {
                     self.unwritten.push(what.clone());
                 }
@@ -227,7 +235,9 @@ impl<'p> Run<'p> {
                 self.strangers.push((cluster.clone(), object.clone()));
             }
             What::Delete(name) => {
+                self.written.push((Instant::now(), what.clone()));
                 self.unwritten.retain(|what| !is_of(what, name));
+                self.accepted.remove(&(name.kind.clone(), name.namespace.clone(), name.name.clone()));
                 self.delete(&Server::Hub, name).await;
                 self.observer.tell("Deleted", &format!("{}/{}", name.namespace, name.name), json!({}));
             }
@@ -267,6 +277,10 @@ impl<'p> Run<'p> {
                 }
                 self.sim.lose_history(process, *over);
             }
+            What::HistoryAtCreate { process, resource } => self.sim.lose_history_at_create(process, resource),
+            What::Restore { back } => Box::pin(self.restore(*back)).await?,
+            What::Power { server, on: false } => self.lose_power(server).await,
+            What::Power { server, on: true } => self.sim.return_power(server),
             What::Disk { server, room } => {
                 self.sim.limit_room(server, *room);
                 match room {
@@ -329,14 +343,24 @@ impl<'p> Run<'p> {
         let lied =
             |what: &str| self.plan.liars.iter().any(|liar| what.contains(&format!("bound to {liar} ")));
         wrong.retain(|violation| violation.invariant != 4 || !lied(&violation.what));
+        let mut missing = self.accepted.clone();
         for (api_version, kind) in JOBS {
             let jobs: Api<DynamicObject> =
                 Api::all_with(self.sim.hub().clone(), &resource(api_version, kind));
             for job in jobs.list(&ListParams::default()).await?.items {
+                missing.remove(&(
+                    kind.to_string(),
+                    job.namespace().unwrap_or_default(),
+                    job.metadata.name.clone().unwrap_or_default(),
+                ));
                 let what = self.wrong_with(&snapshot, api_version, kind, &serde_json::to_value(job)?);
                 wrong.extend(what.map(|what| Violation { invariant: 4, what }));
             }
         }
+        wrong.extend(missing.into_iter().map(|(kind, namespace, name)| Violation {
+            invariant: 4,
+            what: format!("{kind} {namespace}/{name} was accepted by the hub and is not there"),
+        }));
         // What stands in a cluster, of one that lies too: its own users' jobs are nobody else's.
         let standing = Snapshot::take(self.sim.hub(), &self.sim.members()).await?;
         let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });

@@ -52,6 +52,14 @@ struct Ways {
     member_hung: bool,
 }
 
+/// What the loss of power does to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    /// It still works, and nobody hears of it any more.
+    Failing,
+    Off,
+}
+
 pub struct Sim {
     seed: u64,
     drift_ppm: i32,
@@ -65,6 +73,8 @@ pub struct Sim {
     clusters: BTreeMap<String, ClusterSpec>,
     running: BTreeMap<Process, Running>,
     ways: BTreeMap<Process, Ways>,
+    /// Servers without power, or about to lose it.
+    unpowered: BTreeMap<Server, Power>,
     skies: BTreeMap<Process, Sky>,
     lives: BTreeMap<Process, u64>,
     /// Of the machines on which the processes run.
@@ -105,6 +115,7 @@ impl Sim {
             clusters: plan.clusters.iter().map(|cluster| (cluster.name.clone(), cluster.clone())).collect(),
             running: BTreeMap::new(),
             ways: BTreeMap::new(),
+            unpowered: BTreeMap::new(),
             skies: BTreeMap::new(),
             lives: BTreeMap::new(),
             clocks: BTreeMap::new(),
@@ -267,6 +278,13 @@ impl Sim {
         self.apply_ways(process);
     }
 
+    /// The same of one resource, when this life of a process next creates one.
+    pub fn lose_history_at_create(&mut self, process: &Process, resource: &'static str) {
+        if let Some(running) = self.running.get(process) {
+            running.weather.lose_history_at_create(resource);
+        }
+    }
+
     /// A member's API server hangs, or is gone, for its agent and its nodes.
     pub fn member_down(&mut self, cluster: &str, down: Option<bool>) {
         for process in [Process::Agent(cluster.to_string()), Process::Nodes(cluster.to_string())] {
@@ -283,18 +301,62 @@ impl Sim {
         }
     }
 
+    /// A server works on and answers nobody. Returns its state: what it has answered.
+    pub fn fail_power(&mut self, server: &Server) -> Option<u64> {
+        let revision = self.servers.get(server)?.revision();
+        self.unpowered.insert(server.clone(), Power::Failing);
+        self.apply_all_ways();
+        Some(revision)
+    }
+
+    /// The server is off, and has lost what it did since that state. Returns whether it has.
+    pub fn lose_power(&mut self, server: &Server, revision: u64) -> bool {
+        self.unpowered.insert(server.clone(), Power::Off);
+        self.break_links(server);
+        self.apply_all_ways();
+        self.servers.get(server).is_some_and(|server| server.lose_after(revision))
+    }
+
+    pub fn return_power(&mut self, server: &Server) {
+        self.unpowered.remove(server);
+        self.apply_all_ways();
+    }
+
+    /// The hub is what it was so long ago, as another incarnation. Returns whether it knew that state.
+    pub fn restore_hub(&mut self, back: Duration) -> bool {
+        self.break_links(&Server::Hub);
+        self.servers.get(&Server::Hub).is_some_and(|hub| hub.restore(back))
+    }
+
+    /// Every connection to a server breaks, with what is under way on it.
+    fn break_links(&self, server: &Server) {
+        let links = self.running.values().flat_map(|running| &running.links);
+        for (_, link) in links.filter(|(to, _)| to == server) {
+            link.set(|state| state.breaks += 1);
+        }
+    }
+
+    fn apply_all_ways(&self) {
+        for process in self.running.keys() {
+            self.apply_ways(process);
+        }
+    }
+
     fn apply_ways(&self, process: &Process) {
         let ways = self.ways.get(process).copied().unwrap_or_default();
         let Some(running) = self.running.get(process) else { return };
         for (server, link) in &running.links {
+            let power = self.unpowered.get(server);
+            let (off, unheard) = (power == Some(&Power::Off), power.is_some());
             link.set(|state| match server {
                 Server::Hub => {
-                    (state.requests_cut, state.answers_cut) = (ways.requests_cut, ways.answers_cut);
-                    state.refused = ways.hub_refused;
+                    (state.requests_cut, state.answers_cut) =
+                        (ways.requests_cut, ways.answers_cut || unheard);
+                    state.refused = ways.hub_refused || off;
                 }
                 Server::Member(_) => {
-                    (state.requests_cut, state.answers_cut) = (ways.member_hung, ways.member_hung);
-                    state.refused = ways.member_refused;
+                    (state.requests_cut, state.answers_cut) = (ways.member_hung, ways.member_hung || unheard);
+                    state.refused = ways.member_refused || off;
                 }
             });
         }
@@ -313,9 +375,9 @@ impl Sim {
         for server in self.servers.values() {
             server.limit_room(None);
         }
-        for process in std::mem::take(&mut self.ways).into_keys() {
-            self.apply_ways(&process);
-        }
+        self.ways.clear();
+        self.unpowered.clear();
+        self.apply_all_ways();
         for process in self.processes() {
             if !self.is_running(&process) {
                 self.begin(&process)?;

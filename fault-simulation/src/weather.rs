@@ -24,6 +24,15 @@ const CIRCLES: u64 = 50_000;
 /// How long listings are late after the hub has forgotten its history.
 const HISTORY_LOST: Duration = Duration::from_secs(8);
 
+/// Where it is forgotten at a create: how long that takes to arrive, so that those who watch have listed before; how long
+/// listings and new watches take; and for how long they do.
+const CREATE_AFTER_LISTING: Duration = Duration::from_secs(4);
+const LISTING_TAKES: Duration = Duration::from_secs(8);
+const LISTINGS_LATE: Duration = Duration::from_secs(14);
+/// Watches break this long after the request was sent, and can be opened again so long after that.
+const BREAK_AFTER: Duration = Duration::from_millis(1);
+const BROKEN_FOR: Duration = Duration::from_millis(5);
+
 /// Faults by kind, over all processes.
 #[derive(Debug, Default)]
 pub struct Faults(Mutex<BTreeMap<&'static str, u64>>);
@@ -83,7 +92,11 @@ struct State {
     sky: Sky,
     /// Writes until the process dies, and whether the last of them takes effect.
     dies_in: Option<(u64, bool)>,
-    links: Vec<Link>,
+    /// The resource whose history the hub forgets when one of it is created.
+    forgets_at: Option<&'static str>,
+    /// The only resource whose history is lost, with listings that all take the same time.
+    lost_only: Option<&'static str>,
+    links: Vec<(Side, Link)>,
     moment: Instant,
     in_moment: u64,
     /// Until then what is watched has to be listed again, and the paths that were told so already.
@@ -106,6 +119,8 @@ impl Weather {
             random,
             sky,
             dies_in: None,
+            forgets_at: None,
+            lost_only: None,
             links: Vec::new(),
             moment: Instant::now(),
             in_moment: 0,
@@ -128,7 +143,7 @@ impl Weather {
 
     /// The script of one of its ways.
     pub fn road(self: &Arc<Self>, link: Link, side: Side) -> Arc<Road> {
-        self.state().links.push(link);
+        self.state().links.push((side, link));
         Arc::new(Road { weather: self.clone(), side })
     }
 
@@ -136,7 +151,13 @@ impl Weather {
     pub fn lose_history(&self) {
         let mut state = self.state();
         state.lost_until = Some(Instant::now() + HISTORY_LOST);
+        state.lost_only = None;
         state.lost_told.clear();
+    }
+
+    /// The same of one resource, just before the process next creates one.
+    pub fn lose_history_at_create(&self, resource: &'static str) {
+        self.state().forgets_at = Some(resource);
     }
 
     pub fn set_sky(&self, sky: Sky) {
@@ -150,9 +171,21 @@ impl Weather {
 
     /// Nothing leaves the process any more.
     pub fn cut_off(&self) {
-        for link in &self.state().links {
+        for (_, link) in &self.state().links {
             link.set(|state| state.dead = true);
         }
+    }
+}
+
+/// Breaks the watches on the hub; a request that is already on its way goes on.
+fn break_watches(links: &[(Side, Link)]) {
+    for link in links.iter().filter(|(side, _)| *side == Side::Hub).map(|(_, link)| link.clone()) {
+        tokio::spawn(async move {
+            tokio::time::sleep(BREAK_AFTER).await;
+            link.set(|state| state.refused = true);
+            tokio::time::sleep(BROKEN_FOR).await;
+            link.set(|state| state.refused = false);
+        });
     }
 }
 
@@ -175,9 +208,9 @@ impl Weather {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut guard = self.state();
         let state = &mut *guard;
-        let (random, rates) = (&mut state.random, state.sky.over(side));
+        let rates = state.sky.over(side);
         let write = method != Method::GET;
-        let mut fate = Fate { delay: random.time(0, 2), ..Fate::default() };
+        let mut fate = Fate { delay: state.random.time(0, 2), ..Fate::default() };
         let now = Instant::now();
         if now != state.moment {
             (state.moment, state.in_moment) = (now, 0);
@@ -195,15 +228,10 @@ impl Weather {
             }
             *left -= 1;
         }
-        if side == Side::Hub && !write && state.lost_until.is_some_and(|until| now < until) {
-            if state.lost_told.insert(path.to_owned()) {
-                fate.refused = Some(410);
-            } else {
-                // What is written meanwhile is answered before the listing is.
-                fate.answer_delay = random.time(0, 3_000);
-            }
+        if side == Side::Hub && self.has_forgotten(state, method, path, &mut fate) {
             return fate;
         }
+        let random = &mut state.random;
         // Cheap when the weather is fine: nothing is drawn.
         if rates == Rates::default() {
             return fate;
@@ -247,6 +275,35 @@ impl Weather {
             self.faults.count("answer late");
         }
         fate
+    }
+
+    /// What the loss of the hub's history makes of a request; whether it makes anything of it.
+    fn has_forgotten(&self, state: &mut State, method: &Method, path: &str, fate: &mut Fate) -> bool {
+        let now = Instant::now();
+        let is_of = |resource: &&'static str| path.rsplit('/').next() == Some(*resource);
+        if method == Method::POST && state.forgets_at.as_ref().is_some_and(is_of) {
+            state.lost_only = state.forgets_at.take();
+            state.lost_until = Some(now + LISTINGS_LATE);
+            state.lost_told.clear();
+            break_watches(&state.links);
+            self.faults.count("history lost");
+            fate.delay = CREATE_AFTER_LISTING;
+            return true;
+        }
+        if method != Method::GET || state.lost_until.is_none_or(|until| now >= until) {
+            return false;
+        }
+        let only = state.lost_only;
+        if only.is_some_and(|resource| !is_of(&resource)) {
+            return false;
+        }
+        if state.lost_told.insert(path.to_owned()) {
+            fate.refused = Some(410);
+        } else {
+            // What is written meanwhile is answered before the listing is.
+            fate.answer_delay = if only.is_some() { LISTING_TAKES } else { state.random.time(0, 3_000) };
+        }
+        true
     }
 
     fn frame(&self, side: Side) -> FrameFate {

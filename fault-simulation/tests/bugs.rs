@@ -13,7 +13,7 @@ use fleet_fault_simulation::{People, Plan, run_plan};
 
 const UNTIL: Duration = Duration::from_secs(1770);
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
 fn found(bug: Mutation, seed: u64, people: &str, invariant: u8) {

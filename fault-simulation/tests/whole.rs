@@ -21,11 +21,15 @@ const PEOPLE_WITHOUT_A_BINDING: [u64; 2] = [45, 49];
 /// second kind of the same name.
 const PEOPLE_THAT_BROKE_SOMETHING: [(&str, u64); 3] =
     [("overrides,fair", 1), ("overrides,fair", 8), ("names,fair", 2)];
+/// Seeds that failed once with everybody there, one for each cause.
+const EVERYBODY_THAT_FAILED: [u64; 4] = [132, 586, 2460, 9225];
+/// The others.
+const EVERYBODY_THAT_FAILED_TOO: [u64; 8] = [1705, 2817, 2934, 3095, 3850, 4658, 5431, 8587];
 /// The first writes of the controller after a job was applied, at each of which it dies once.
 const WRITES: u64 = 6;
 
 #[track_caller]
-fn passes(plan: &Plan) -> Outcome {
+pub(crate) fn passes(plan: &Plan) -> Outcome {
     let outcome = run_plan(plan).expect("the fleet starts");
     let log: Vec<String> = outcome.lines.iter().map(|line| line.to_json().to_string()).collect();
     assert!(
@@ -86,8 +90,28 @@ fn people_that_broke_something_once_break_nothing() {
     }
 }
 
+fn with_everybody_pass(seeds: &[u64]) {
+    for seed in seeds {
+        passes(&Plan::of_seed_with(*seed, &People::named("all").expect("known")));
+    }
+}
+
+#[test]
+fn seeds_with_everybody_that_failed_once_pass() {
+    with_everybody_pass(&EVERYBODY_THAT_FAILED);
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes minutes in a debug build: cargo test --release -p fleet-fault-simulation"
+)]
+fn more_seeds_with_everybody_that_failed_once_pass() {
+    with_everybody_pass(&EVERYBODY_THAT_FAILED_TOO);
+}
+
 /// Two clusters of one node with 8 GPUs, east first, jobs that may move.
-fn fleet(events: &str, failover: &str) -> Plan {
+pub(crate) fn fleet(events: &str, failover: &str) -> Plan {
     let text = format!(
         "
 until: 15m
@@ -118,7 +142,7 @@ events:
 }
 
 /// Lets the run go on until every job has ended as `end` says and nothing is left, and judges that end.
-fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
+pub(crate) fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
     plan.calm = Some(calm);
     for event in &mut plan.events {
         if let What::Apply(object) = &mut event.what {
@@ -127,10 +151,10 @@ fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
     }
 }
 
-const MOVES: &str = "{cluster: {purgeMode: Directly, fencing: Lease, tolerationSeconds: 0}}";
-const JOB: &str = "  - {at: 20s, job: {name: a, components: [{name: worker, replicas: 2, requests: {cpu: 1, nvidia.com/gpu: 2}}], runtime: 120s}}";
+pub(crate) const MOVES: &str = "{cluster: {purgeMode: Directly, fencing: Lease, tolerationSeconds: 0}}";
+pub(crate) const JOB: &str = "  - {at: 20s, job: {name: a, components: [{name: worker, replicas: 2, requests: {cpu: 1, nvidia.com/gpu: 2}}], runtime: 120s}}";
 
-fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
+pub(crate) fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
     outcome.lines.iter().filter(|line| line.event == event).collect()
 }
 
@@ -139,7 +163,7 @@ fn text<'l>(line: &'l Line, field: &str) -> &'l str {
 }
 
 #[track_caller]
-fn ends(outcome: &Outcome, cluster: &str, runs: usize) {
+pub(crate) fn ends(outcome: &Outcome, cluster: &str, runs: usize) {
     let finished = told(outcome, "Finished");
     let log: Vec<String> = outcome.lines.iter().map(|line| line.to_json().to_string()).collect();
     assert_eq!(finished.len(), 1, "{}\n{}", log.join("\n"), outcome.picture);

@@ -73,6 +73,8 @@ pub struct LinkState {
     pub refused: bool,
     /// The client is dead: nothing is sent or received any more.
     pub dead: bool,
+    /// How often all connections broke: whatever was under way then gets no answer, nor does it arrive any more.
+    pub breaks: u64,
 }
 
 /// The link between one client and one server. Clones share it.
@@ -187,13 +189,17 @@ where
 
 impl Faulty {
     async fn travel(mut self, request: Request<Body>, fate: Fate) -> Result<Response<Body>, Broken> {
-        if self.link.state().refused {
+        let LinkState { refused, breaks, .. } = self.link.state();
+        if refused {
             return Err(Broken::Refused);
         }
         tokio::time::sleep(fate.delay).await;
         self.link.requests_pass().await;
         if self.link.state().refused {
             return Err(Broken::Refused);
+        }
+        if self.link.state().breaks != breaks {
+            return Err(Broken::Reset);
         }
         if fate.request_lost {
             return Err(Broken::Reset);
@@ -204,7 +210,7 @@ impl Faulty {
         };
         tokio::time::sleep(fate.answer_delay).await;
         self.link.answers_pass().await;
-        if fate.answer_lost {
+        if fate.answer_lost || self.link.state().breaks != breaks {
             return Err(Broken::Reset);
         }
         Ok(answer.map(|body| self.stream(body)))
@@ -216,10 +222,13 @@ impl Faulty {
         let bytes = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
         let first = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
         let second = Request::from_parts(parts, Body::from(bytes));
-        let mut copy = self.clone();
+        let (mut copy, breaks) = (self.clone(), self.link.state().breaks);
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             copy.link.requests_pass().await;
+            if copy.link.state().breaks != breaks {
+                return;
+            }
             // Its answer goes to a connection that nobody reads.
             drop(copy.ask(second).await);
         });
@@ -244,6 +253,7 @@ impl Faulty {
             return body;
         }
         let (link, script) = (self.link.clone(), self.script.clone());
+        let breaks = link.state().breaks;
         let frames = futures::stream::unfold((body.into_data_stream(), false), move |(mut frames, over)| {
             let (link, script) = (link.clone(), script.clone());
             async move {
@@ -252,7 +262,7 @@ impl Faulty {
                 }
                 let frame = tokio::select! {
                     biased;
-                    () = link.until(|state| state.refused) => return Some((Err(Broken::Reset), (frames, true))),
+                    () = link.until(|state| state.refused || state.breaks != breaks) => return Some((Err(Broken::Reset), (frames, true))),
                     frame = frames.next() => frame,
                 };
                 let bytes = match frame? {
@@ -260,6 +270,9 @@ impl Faulty {
                     Err(_) => return Some((Err(Broken::Reset), (frames, true))),
                 };
                 link.answers_pass().await;
+                if link.state().breaks != breaks {
+                    return Some((Err(Broken::Reset), (frames, true)));
+                }
                 match script.frame() {
                     FrameFate::Arrives => Some((Ok(bytes), (frames, false))),
                     FrameFate::Late(pause) => {
@@ -365,6 +378,23 @@ mod tests {
         let before = tokio::time::Instant::now();
         assert_eq!(code(&mut service, create("a")).await, Some(201));
         assert_eq!(before.elapsed().as_secs(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_connections_break_what_was_under_way_is_not_answered_nor_does_it_arrive() {
+        let late = Fate { delay: Duration::from_secs(30), ..Fate::default() };
+        let slow = Fate { answer_delay: Duration::from_secs(30), ..Fate::default() };
+        let (mut service, link) = setup(vec![late, slow]).await;
+        let breaking = link.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            breaking.set(|state| state.breaks += 1);
+        });
+        let mut other = service.clone();
+        let (first, second) = tokio::join!(code(&mut service, create("a")), code(&mut other, create("b")));
+        assert_eq!((first, second), (None, None));
+        assert_eq!(code(&mut service, create("a")).await, Some(201), "it never arrived");
+        assert_eq!(code(&mut service, create("b")).await, Some(409), "it did");
     }
 
     #[tokio::test(start_paused = true)]

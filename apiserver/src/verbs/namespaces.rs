@@ -86,7 +86,7 @@ pub fn renew_incarnation(core: &Core) -> Result<(), Refused> {
     let Some(prev) = core.namespaces.get("kube-system") else { return Ok(()) };
     let mut value = prev.full();
     let annotations = tree::object(tree::meta(&mut value).entry("annotations").or_insert_with(|| json!({})));
-    annotations.insert(incarnation::ANNOTATION.into(), uuid::Uuid::new_v4().to_string().into());
+    annotations.insert(incarnation::ANNOTATION.into(), core.ids.uuid().to_string().into());
     let write = Write::Update { table: core.namespaces.clone(), prev, value };
     core.store.commit_to_free(vec![write]).map(drop)
 }

@@ -17,13 +17,17 @@ pub(super) use hostile::HOSTILE;
 use serde_json::{Value, json};
 
 use super::{
-    plan::{EXPECT_LABEL, Event, Plan, Process, What},
+    plan::{EXPECT_LABEL, Event, Plan, Process, Server, What},
     random::Random,
 };
 use fleet_simulator::scenario::ObjectName;
 
 /// When the last of them has done the last thing.
 const OVER_MS: u64 = 235_000;
+/// How long a server is without power at most; [`super::draw`] has what fencing covers.
+const LONGEST_WITHOUT_POWER_MS: u64 = 3_500;
+/// How old a backup is at most: servers know the states of the last minute.
+const LONGEST_BACK_MS: u64 = 60_000;
 /// Namespaces of tenants who want no more than is theirs.
 const HONEST: [&str; 2] = ["team-a", "team-b"];
 
@@ -57,6 +61,11 @@ pub struct People {
     pub fair: u32,
     /// An administrator restarts the controller, also where there are no faults.
     pub restarts: u32,
+    /// Servers lose their power.
+    pub power: u32,
+    /// An administrator restores the hub from a backup. Only where no loss of a cluster moves jobs and nothing has
+    /// cells: beyond that, a restore promises less.
+    pub restores: u32,
 }
 
 impl People {
@@ -75,8 +84,11 @@ impl People {
         hostile_member: 0,
         fair: 0,
         restarts: 0,
+        power: 0,
+        restores: 0,
     };
-    /// Each of them in some seeds, so that most seeds have a few.
+    /// Most of them in some seeds, so that most seeds have a few. `power` and `restores` are named, so that known seeds stay
+    /// as they are.
     pub const ALL: Self = Self {
         edits: 400,
         suspends: 250,
@@ -91,6 +103,8 @@ impl People {
         hostile_member: 200,
         fair: 300,
         restarts: 150,
+        power: 0,
+        restores: 0,
     };
 
     /// Those that are named, in every seed; `all`: as in [`Self::ALL`].
@@ -113,7 +127,7 @@ impl People {
         Ok(people)
     }
 
-    fn weights(&mut self) -> [(&'static str, &mut u32); 13] {
+    fn weights(&mut self) -> [(&'static str, &mut u32); 15] {
         [
             ("edits", &mut self.edits),
             ("suspends", &mut self.suspends),
@@ -128,6 +142,8 @@ impl People {
             ("hostile-member", &mut self.hostile_member),
             ("fair", &mut self.fair),
             ("restarts", &mut self.restarts),
+            ("power", &mut self.power),
+            ("restores", &mut self.restores),
         ]
     }
 }
@@ -188,7 +204,40 @@ impl Plan {
         if let Some(mut random) = comes("restarts", people.restarts) {
             self.add_restarts(&mut random);
         }
+        if let Some(mut random) = comes("power", people.power) {
+            self.add_power_losses(&mut random);
+        }
+        if let Some(mut random) = comes("restores", people.restores) {
+            self.add_restores(&mut random);
+        }
         self.events.sort_by_key(|event| event.at);
+    }
+
+    /// Not longer than a fencing level covers for a member's server.
+    fn add_power_losses(&mut self, random: &mut Random) {
+        let servers: Vec<Server> = std::iter::once(Server::Hub)
+            .chain(self.clusters.iter().map(|cluster| Server::Member(cluster.name.clone())))
+            .collect();
+        for _ in 0..random.between(1, 4) {
+            let server = random.one_of(&servers).clone();
+            let at = random.time(2_000, 220_000);
+            let back = at + random.time(100, LONGEST_WITHOUT_POWER_MS);
+            self.people_do(at, What::Power { server: server.clone(), on: false });
+            self.people_do(back, What::Power { server, on: true });
+        }
+    }
+
+    fn add_restores(&mut self, random: &mut Random) {
+        let moves = |object: &Value| !object["spec"]["failover"]["cluster"].is_null();
+        if self.has_cells() || self.objects.iter().any(moves) {
+            return;
+        }
+        for _ in 0..random.between(1, 2) {
+            let at = random.time(25_000, 220_000);
+            // No backup is older than the fleet.
+            let back = random.time(200, LONGEST_BACK_MS).min(at.saturating_sub(Duration::from_secs(15)));
+            self.people_do(at, What::Restore { back });
+        }
     }
 
     /// Short enough that what may last a moment is judged as if nothing had happened.

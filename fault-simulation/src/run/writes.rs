@@ -65,8 +65,19 @@ impl Run<'_> {
         let job = format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
         let is_job = object["kind"].as_str().is_some_and(|kind| kind.ends_with("Job"));
         match self.apply(Server::Hub, object).await {
-            Ok(()) if is_job => self.observer.tell("Submitted", &job, json!({})),
-            Ok(()) => {}
+            Ok(is_leaving) if is_job => {
+                // One that is being deleted goes, whatever is applied to it.
+                if !is_leaving {
+                    let meta = &object["metadata"];
+                    self.accepted.insert((
+                        text(&object["kind"]),
+                        text(&meta["namespace"]),
+                        text(&meta["name"]),
+                    ));
+                }
+                self.observer.tell("Submitted", &job, json!({}));
+            }
+            Ok(_) => {}
             Err(error) if error.downcast_ref::<kube::Error>().is_some_and(is_full) => {
                 self.observer.tell("Refused", &job, json!({"message": format!("{error:#}")}));
                 return false;
@@ -79,8 +90,8 @@ impl Run<'_> {
         true
     }
 
-    /// Applies an object, in a namespace made for it.
-    pub(super) async fn apply(&mut self, server: Server, object: &Value) -> anyhow::Result<()> {
+    /// Applies an object, in a namespace made for it. Returns whether it is being deleted.
+    pub(super) async fn apply(&mut self, server: Server, object: &Value) -> anyhow::Result<bool> {
         let client = self.sim.direct.get(&server).with_context(|| format!("no {server}"))?.clone();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let namespace = text(&object["metadata"]["namespace"]);
@@ -141,12 +152,12 @@ fn default_version(kind: &str) -> &'static str {
     }
 }
 
-async fn put(client: &Client, object: &Value) -> anyhow::Result<()> {
+async fn put(client: &Client, object: &Value) -> anyhow::Result<bool> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let resource = resource(&text(&object["apiVersion"]), &text(&object["kind"]));
     let namespace = text(&object["metadata"]["namespace"]);
     let api = api_in(client, &namespace, &resource);
     let name = text(&object["metadata"]["name"]);
-    api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await?;
-    Ok(())
+    let put = api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await?;
+    Ok(put.metadata.deletion_timestamp.is_some())
 }

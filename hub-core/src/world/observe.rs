@@ -50,6 +50,25 @@ fn keep<K: Resource, V>(
     outcome.changed
 }
 
+/// The same for what the hub itself creates.
+fn keep_own<K: Resource + Clone>(
+    mirror: &mut Mirror<K>,
+    restored: &mut bool,
+    change: Change<K>,
+) -> Vec<Changed<K>> {
+    let named: Option<BTreeSet<Key>> = (mutation::is_on(Mutation::ListingEndsAnswers) && change.is_listing())
+        .then(|| change.objects().iter().map(key).collect());
+    let mut changed = keep(mirror, restored, change, |object, _| object);
+    if let Some(named) = named {
+        let unnamed: Vec<K> =
+            mirror.values().filter(|object| !named.contains(&key(*object))).cloned().collect();
+        let ends = unnamed.into_iter().map(Change::Delete);
+        changed
+            .extend(ends.flat_map(|end| keep(mirror, restored, end, |object, _| object)).collect::<Vec<_>>());
+    }
+    changed
+}
+
 fn news<K: Resource>(mirror: &mut Mirror<()>, restored: &mut bool, change: Change<K>) -> News<K> {
     let is_listing = change.is_listing();
     let mut objects = Vec::new();
@@ -112,7 +131,7 @@ impl World {
                 }
             }
             Observation::Unit(change) => {
-                for unit in keep(&mut self.units, &mut self.restored, change, |unit, _| unit) {
+                for unit in keep_own(&mut self.units, &mut self.restored, change) {
                     let (namespace, name) = unit.key;
                     if let Some(binding) = name.strip_suffix(crate::binding::UNIT_SUFFIX) {
                         self.dirty.insert(Dirty::Binding((namespace, binding.to_string())));
@@ -497,17 +516,7 @@ fn observe_owned<K: Resource + Clone>(
     if let Change::Delete(gone) = &change {
         touched.insert(owner(gone));
     }
-    let named: Option<BTreeSet<Key>> = (mutation::is_on(Mutation::ListingEndsAnswers) && change.is_listing())
-        .then(|| change.objects().iter().map(key).collect());
-    let mut changed = keep(mirror, restored, change, |object, _| object);
-    if let Some(named) = named {
-        let unnamed: Vec<K> =
-            mirror.values().filter(|object| !named.contains(&key(*object))).cloned().collect();
-        let ends = unnamed.into_iter().map(Change::Delete);
-        changed
-            .extend(ends.flat_map(|end| keep(mirror, restored, end, |object, _| object)).collect::<Vec<_>>());
-    }
-    for Changed { key, before } in changed {
+    for Changed { key, before } in keep_own(mirror, restored, change) {
         // A member may have changed the owner in the spec: the previous owner's reconcile corrects it.
         if let Some(before) = before.map(|before| owner(&before)) {
             if let Some(keys) = index.get_mut(&before) {
