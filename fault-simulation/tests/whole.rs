@@ -25,7 +25,7 @@ const PEOPLE_THAT_BROKE_SOMETHING: [(&str, u64); 3] =
 const WRITES: u64 = 6;
 
 #[track_caller]
-fn passes(plan: &Plan) -> Outcome {
+pub(crate) fn passes(plan: &Plan) -> Outcome {
     let outcome = run_plan(plan).expect("the fleet starts");
     let log: Vec<String> = outcome.lines.iter().map(|line| line.to_json().to_string()).collect();
     assert!(
@@ -118,7 +118,7 @@ events:
 }
 
 /// Lets the run go on until every job has ended as `end` says and nothing is left, and judges that end.
-fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
+pub(crate) fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
     plan.calm = Some(calm);
     for event in &mut plan.events {
         if let What::Apply(object) = &mut event.what {
@@ -130,11 +130,11 @@ fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
 const MOVES: &str = "{cluster: {purgeMode: Directly, fencing: Lease, tolerationSeconds: 0}}";
 const JOB: &str = "  - {at: 20s, job: {name: a, components: [{name: worker, replicas: 2, requests: {cpu: 1, nvidia.com/gpu: 2}}], runtime: 120s}}";
 
-fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
+pub(crate) fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
     outcome.lines.iter().filter(|line| line.event == event).collect()
 }
 
-fn text<'l>(line: &'l Line, field: &str) -> &'l str {
+pub(crate) fn text<'l>(line: &'l Line, field: &str) -> &'l str {
     line.fields.get(field).and_then(|value| value.as_str()).unwrap_or_default()
 }
 
