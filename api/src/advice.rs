@@ -6,30 +6,30 @@
 //! Generated from the same table of attributes as the controller's messages. A test compares the chart's copy
 //! with it.
 
-use fleet_quota::known_attributes;
+use fleet_quota::{ATTRIBUTES, Attribute, On, Values};
 use serde_json::{Value, json};
 
 /// Name of the policy and of its binding.
 const NAME: &str = "fleet-quota-tree";
 /// The tree's root, as a variable of the policy.
 const ROOT: &str = "variables.root";
-/// Levels of the tree that the policy checks; the controller checks all.
-const LEVELS: usize = 4;
-/// A number of 0 or more, as attributes write it.
-const NUMBER: &str = "^([0-9]+([.][0-9]*)?|[.][0-9]+)m?$";
+/// Levels of the tree that the policy and the schema check; the controller checks all.
+pub const LEVELS: usize = 6;
 /// A fraction without a unit, or thousandths of one.
 const FRACTION: &str = "^[+]?([0-9]*[.][0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m)$";
-const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
+const DURATION: &str = "^[[:space:]]*([0-9]+(ms|s|m|h|d))+[[:space:]]*$";
+/// One key of a JSON object with its quantity.
+const PAIR: &str = "[[:space:]]*\"[^\"{[,:]+\"[[:space:]]*:[[:space:]]*\
+                    (\"[^\"{[,]+\"|[^\"{[,[:space:]]([^\"{[,]*[^\"{[,[:space:]])?)[[:space:]]*";
+const NAMESPACE: &str = "[a-z0-9-]{1,63}";
 
 /// Variables of the policy and the expressions of their messages; empty if nothing is wrong. One variable for
 /// each rule and level, because servers parse expressions recursively and a long one is deep.
 fn variables() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for level in 0..LEVELS {
-        // Lists accept any text here; their reader checks the entries.
-        let judged = known_attributes().filter(|(_, _, values)| !values.starts_with("a list"));
-        for (number, (name, nodes, values)) in judged.enumerate() {
-            let own = |node: &str, path: &str| attribute(node, path, name, nodes, &values);
+        for (number, known) in ATTRIBUTES.iter().enumerate() {
+            let own = |node: &str, path: &str| attribute(node, path, known);
             found.push((format!("attribute{number}level{level}"), at_level(level, &own)));
         }
         found.push((format!("unknown{level}"), at_level(level, &unknown)));
@@ -101,33 +101,51 @@ fn found(node: &str, path: &str, key: &str, shown: &str, allowed: &str) -> Strin
 }
 
 /// Message about one attribute of a node.
-fn attribute(node: &str, path: &str, name: &str, nodes: &str, values: &str) -> String {
-    let value = format!("{node}.attributes['{name}']");
-    let fits = match values {
-        "a number of 0 or more" => format!("{value}.matches('{NUMBER}')"),
-        "a duration such as 90s, 5m or 1h30m" => format!("{value}.matches('{DURATION}')"),
-        "a JSON object of quantities" => format!("{value}.matches('^ *[{{].*[}}] *$')"),
-        words => {
-            let words: Vec<String> = words.split(", ").map(|word| format!("'{word}'")).collect();
-            format!("{value} in [{}]", words.join(", "))
-        }
-    };
+fn attribute(node: &str, path: &str, Attribute(name, on, values, ..): &Attribute) -> String {
+    let key = format!("'{name}'");
+    let fits = fits(&format!("{node}.attributes[{key}]"), *values);
     let leaf = format!("(!has({node}.children) || size({node}.children) == 0)");
     let is_root = node == ROOT;
-    let here = match nodes {
-        "the root" => is_root.to_string(),
-        "leaves" => leaf,
-        "any node" => "true".to_string(),
-        _ => format!("{} && !{leaf}", !is_root),
+    let here = match on {
+        On::Root => is_root.to_string(),
+        On::Leaf => leaf,
+        On::Any => "true".to_string(),
+        On::Inner => format!("{} && !{leaf}", !is_root),
     };
-    let key = format!("'{name}'");
-    let text = found(node, path, &key, name, &format!("{values}, on {nodes}"));
+    let text = found(node, path, &key, name, &format!("{}, on {}", values.describe(), on.describe()));
     format!("(has({node}.attributes) && {key} in {node}.attributes && !({fits} && {here}) ? {text} : '')")
+}
+
+/// Whether a value is one of those allowed, as the controller reads them.
+fn fits(value: &str, allowed: Values) -> String {
+    let matches = |pattern: &str| format!("{value}.matches('{pattern}')");
+    match allowed {
+        Values::Words(words) => {
+            let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+            format!("{value} in [{}]", words.join(", "))
+        }
+        Values::Number => format!("isQuantity({value}) && !quantity({value}).isLessThan(quantity('0'))"),
+        Values::Duration => matches(DURATION),
+        Values::Quantities => {
+            matches(&format!("^[[:space:]]*[{{]([[:space:]]*|{PAIR}(,{PAIR})*)[}}][[:space:]]*$"))
+        }
+        Values::Namespaces => matches(&list(NAMESPACE)),
+        Values::Subjects => matches(&list(&format!(
+            "((user|group):[^;,]*[^;,[:space:]]|serviceaccount:{NAMESPACE}/[^:/;,]*[^:/;,[:space:]])"
+        ))),
+        Values::Name => format!("{value} != ''"),
+    }
+}
+
+/// A pattern of entries with commas; empty ones count as none.
+fn list(entry: &str) -> String {
+    let entry = format!("[[:space:]]*({entry})?[[:space:]]*");
+    format!("^{entry}(,{entry})*$")
 }
 
 /// Unknown attributes with the prefix `fleet.dev/`.
 fn unknown(node: &str, path: &str) -> String {
-    let names: Vec<&str> = known_attributes().map(|(name, ..)| name).collect();
+    let names: Vec<&str> = ATTRIBUTES.iter().map(|known| known.0).collect();
     let listed: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     let text = found(node, path, "a", "' + a + '", &format!("the attributes {}", names.join(", ")));
     format!(

@@ -1,8 +1,11 @@
 //! Schema parts that derived schemas cannot express: quantities that may be numbers, open maps, the recursive
 //! quota node.
 
+use fleet_quota::Attribute;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
+
+use crate::advice::LEVELS;
 
 /// Pattern of a Kubernetes quantity.
 const QUANTITY: &str = "^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|\
@@ -70,13 +73,10 @@ pub fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Levels of the quota tree that the schema checks; structural schemas cannot recurse. Deeper levels are kept
-/// unchecked, and the controller validates them.
-const CHECKED_TREE_DEPTH: usize = 6;
-
-/// The root of an ElasticQuotaTree's spec.
+/// The root of an ElasticQuotaTree's spec. Structural schemas cannot recurse: levels below [`LEVELS`] are kept unchecked, and
+/// the controller validates them.
 pub fn quota_node(_: &mut SchemaGenerator) -> Schema {
-    quota_node_value(CHECKED_TREE_DEPTH).try_into().unwrap_or_else(|_| json_schema!({"type": "object"}))
+    quota_node_value(LEVELS).try_into().unwrap_or_else(|_| json_schema!({"type": "object"}))
 }
 
 fn quota_node_value(depth: usize) -> Value {
@@ -87,8 +87,9 @@ fn quota_node_value(depth: usize) -> Value {
             "x-kubernetes-preserve-unknown-fields": true,
         });
     }
-    let attributes: Vec<String> = fleet_quota::known_attributes()
-        .map(|(name, nodes, values)| format!("{name} on {nodes}: {values}"))
+    let attributes: Vec<String> = fleet_quota::ATTRIBUTES
+        .iter()
+        .map(|Attribute(name, on, values, ..)| format!("{name} on {}: {}", on.describe(), values.describe()))
         .collect();
     let described = |mut value: Value, text: &str| {
         value["description"] = json!(text);

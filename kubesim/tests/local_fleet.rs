@@ -3,6 +3,7 @@
 use std::{future::Future, path::Path, time::Duration};
 
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
+use fleet_quota::{On, Values};
 use http::Request;
 use kube::{
     Api, Client, ResourceExt,
@@ -73,25 +74,90 @@ async fn a_job_waits_runs_and_succeeds() {
     fleet.shutdown().await;
 }
 
-/// The hub warns in the answer, before the controller has seen the tree.
+/// Warnings in the answer to a tree that is not stored.
+async fn warnings(hub: &Client, root: &serde_json::Value) -> Vec<String> {
+    let path = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees?dryRun=All";
+    let tree = serde_json::json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system"}, "spec": {"root": root}});
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(Body::from(tree.to_string().into_bytes())).expect("a request");
+    let answer = hub.send(request).await.expect("an answer");
+    assert!(answer.status().is_success(), "{answer:?}");
+    let warnings = answer.headers().get_all("warning").iter();
+    warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect()
+}
+
+/// Values of an attribute: allowed ones, and wrong ones.
+fn values_of(allowed: Values) -> (Vec<&'static str>, Vec<&'static str>) {
+    match allowed {
+        Values::Words(words) => (words.to_vec(), vec!["banana", ""]),
+        Values::Number => (vec!["0", "2.5", "500m", "1k", "+3"], vec!["-3", "x", ""]),
+        Values::Duration => (vec!["90s", "1h30m", "250ms", "2d", " 5m "], vec!["90", "5 m", "1w", ""]),
+        Values::Quantities => {
+            let right = vec!["{}", " { } ", "{\"cpu\": \"2\"}", "{\"cpu\":1, \"memory\": \"2Gi\" }"];
+            (right, vec!["", "{cpu: 2}", "{\"cpu\"}", "{\"cpu\": {\"a\": 1}}", "{\"cpu\": \"1\",}"])
+        }
+        Values::Namespaces => (vec!["", "a", "team-a, team-b,"], vec!["Team", "a b", "a;b"]),
+        Values::Subjects => {
+            let right = vec!["", "user:alice", " group:ml , serviceaccount:team-a/ci", "user:a:b c"];
+            (right, vec!["alice", "user:", "user:a;b", "serviceaccount:ci", "robot:x", "serviceaccount:A/b"])
+        }
+        Values::Name => (vec!["training", "a"], vec![""]),
+    }
+}
+
+/// The root, an inner node and a leaf at each level, for one attribute.
+fn with_attribute(name: &str, value: &str, inner_levels: usize, on: On) -> serde_json::Value {
+    use serde_json::json;
+    let amounts = json!({"cpu": "4", "memory": "8Gi"});
+    let mut node = json!({"name": "leaf", "namespaces": ["default"], "min": amounts, "max": amounts});
+    if on != On::Root && on != On::Inner {
+        node["attributes"][name] = value.into();
+    }
+    for level in 0..=inner_levels {
+        let own = if level == inner_levels { "root".to_owned() } else { format!("inner{level}") };
+        let is_root = level == inner_levels;
+        node = json!({"name": own, "min": amounts, "max": amounts, "children": [node]});
+        if on == On::Any || on == if is_root { On::Root } else { On::Inner } {
+            node["attributes"][name] = value.into();
+        }
+    }
+    node
+}
+
+/// The hub warns in the answer, before the controller has seen the tree, and of nothing that the controller would not say.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_odd_tree_is_warned_of_at_once() {
     let fleet = start(None, Duration::from_secs(1)).await;
-    let path = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees";
-    let warnings = async |tree: &str| {
-        let tree: serde_json::Value = fleet_api::yaml::read(tree).expect("a manifest");
-        let request = Request::post(path).header("content-type", "application/json");
-        let request = request.body(Body::from(tree.to_string().into_bytes())).expect("a request");
-        let answer = fleet.hub().send(request).await.expect("an answer");
-        assert!(answer.status().is_success(), "{answer:?}");
-        let warnings = answer.headers().get_all("warning").iter();
-        warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(warnings(TREE).await, [""; 0]);
-    let odd = TREE.replacen("max:", "attributes: {fleet.dev/share-preemption: fairshare}\n    max:", 1);
-    let odd = odd.replacen("name: elastic", "name: odd-elastic", 1);
-    let told = warnings(&odd).await;
-    assert!(told.iter().any(|warning| warning.contains("fairshare")), "{told:?}");
+    let mut wrong = Vec::new();
+    for fleet_quota::Attribute(name, on, values, ..) in fleet_quota::ATTRIBUTES.iter().copied() {
+        let (right, odd) = values_of(values);
+        let all = right.iter().map(|value| (*value, true)).chain(odd.iter().map(|value| (*value, false)));
+        for (value, is_right) in all {
+            // The deepest level that the policy looks at.
+            let root = with_attribute(name, value, fleet_api::advice::LEVELS - 2, on);
+            let spec = serde_json::from_value(root.clone()).expect("a tree");
+            let (_, said) = fleet_quota::QuotaTree::build(&spec).expect("a valid tree");
+            let told = warnings(&fleet.hub(), &root).await;
+            let names = |text: &str| text.contains(name);
+            let by_hub = told.iter().any(|warning| names(warning));
+            let by_controller = said.iter().any(|warning| names(&warning.to_string()));
+            if by_hub == is_right || by_controller == is_right || (is_right && !told.is_empty()) {
+                wrong.push(format!("{}: {value:?}: hub {told:?}, controller {said:?}", name));
+            }
+        }
+        // Elsewhere it has no effect.
+        let elsewhere = match on {
+            On::Any => continue,
+            On::Root | On::Inner => On::Leaf,
+            On::Leaf => On::Root,
+        };
+        let told = warnings(&fleet.hub(), &with_attribute(name, right[0], 1, elsewhere)).await;
+        if !told.iter().any(|warning| warning.contains(on.describe())) {
+            wrong.push(format!("{} on {elsewhere:?}: {told:?}", name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     fleet.shutdown().await;
 }
 

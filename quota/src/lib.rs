@@ -26,8 +26,8 @@ pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use share::Share;
 pub use spec::NodeSpec;
 pub use tree::{
-    LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, REQUIRE_QUEUE, Request,
-    SUBMITTER_NAMESPACES, SUBMITTERS, TreeError, TreeNode, TreeWarning, is_namespace, known_attributes,
-    queue_prefix, subject,
+    ATTRIBUTES, Attribute, LeafError, MAX_JOBS, NodeId, On, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree,
+    REQUIRE_QUEUE, Request, SUBMITTER_NAMESPACES, SUBMITTERS, TreeError, TreeNode, TreeWarning, Values,
+    is_namespace, queue_prefix, subject,
 };
 pub use verdict::{Rule, Shortfall, Verdict};

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use fleet_resources::{ResourceName, Resources};
 
 use crate::spec::NodeSpec;
+pub use attributes::{ATTRIBUTES, Attribute, On, REQUIRE_QUEUE, Values};
 pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
-pub use attributes::{REQUIRE_QUEUE, known_attributes};
 
 pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 

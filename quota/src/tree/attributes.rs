@@ -29,6 +29,7 @@ pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
 pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
+const WITHIN_WORDS: &[&str] = &["LowerPriority", "LowerOrNewerEqualPriority", "Never"];
 
 /// Nothing that the tree counts runs here without having waited in the queue; nodes below have it too.
 pub const REQUIRE_QUEUE: &str = "fleet.dev/require-queue";
@@ -41,7 +42,7 @@ const OWN_PREFIX: &str = "fleet.dev/";
 
 /// The nodes on which an attribute has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
+pub enum On {
     Any,
     Root,
     /// With children, below the root.
@@ -50,41 +51,41 @@ enum On {
 }
 
 /// The values of an attribute.
-#[derive(Clone, Copy, Debug)]
-enum Values {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
     Words(&'static [&'static str]),
     /// 0 or more; a fraction is allowed.
     Number,
     Duration,
     /// A flat JSON object of quantities.
     Quantities,
-    /// Entries separated by commas; parsed elsewhere.
-    List,
+    /// Separated by commas; parsed in `submit`.
+    Namespaces,
+    Subjects,
     /// Not empty.
     Name,
 }
 
-/// Every attribute with an effect: name, nodes, values, and the default.
-const ATTRIBUTES: &[(&str, On, Values, &str)] = &[
-    (WEIGHT, On::Any, Values::Number, "1 is used"),
-    (LEND_LIMIT, On::Any, Values::Quantities, "it is ignored"),
-    (MAX_BYPASS, On::Leaf, Values::Duration, "5m is used"),
-    (MAX_CLAIM, On::Leaf, Values::Duration, "30m is used"),
-    (MIN_RUNTIME, On::Leaf, Values::Duration, "none is used"),
-    (SUBMITTER_NAMESPACES, On::Any, Values::List, ""),
-    (SUBMITTERS, On::Any, Values::List, ""),
-    (REQUIRE_QUEUE, On::Any, Values::Words(&["true", "false"]), "that of the node above is used"),
-    (MAX_LOSS, On::Root, Values::Number, "there is no limit"),
-    (VIRTUAL_CLUSTER, On::Leaf, Values::Name, "its jobs take no cells"),
-    (RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
-    (GUARANTEE, On::Inner, Values::Words(&["Subtree"]), "it is ignored"),
-    (SHARE_PREEMPTION, On::Root, Values::Words(&["FairShare"]), "it is ignored"),
-    (
-        WITHIN,
-        On::Leaf,
-        Values::Words(&["LowerPriority", "LowerOrNewerEqualPriority", "Never"]),
-        "LowerPriority is used",
-    ),
+/// An attribute with an effect: name, nodes, values, and what is used instead of a wrong value.
+#[derive(Clone, Copy, Debug)]
+pub struct Attribute(pub &'static str, pub On, pub Values, &'static str);
+
+/// Every attribute with an effect.
+pub const ATTRIBUTES: &[Attribute] = &[
+    Attribute(WEIGHT, On::Any, Values::Number, "1 is used"),
+    Attribute(LEND_LIMIT, On::Any, Values::Quantities, "it is ignored"),
+    Attribute(MAX_BYPASS, On::Leaf, Values::Duration, "5m is used"),
+    Attribute(MAX_CLAIM, On::Leaf, Values::Duration, "30m is used"),
+    Attribute(MIN_RUNTIME, On::Leaf, Values::Duration, "none is used"),
+    Attribute(SUBMITTER_NAMESPACES, On::Any, Values::Namespaces, ""),
+    Attribute(SUBMITTERS, On::Any, Values::Subjects, ""),
+    Attribute(REQUIRE_QUEUE, On::Any, Values::Words(&["true", "false"]), "that of the node above is used"),
+    Attribute(MAX_LOSS, On::Root, Values::Number, "there is no limit"),
+    Attribute(VIRTUAL_CLUSTER, On::Leaf, Values::Name, "its jobs take no cells"),
+    Attribute(RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
+    Attribute(GUARANTEE, On::Inner, Values::Words(&["Subtree"]), "it is ignored"),
+    Attribute(SHARE_PREEMPTION, On::Root, Values::Words(&["FairShare"]), "it is ignored"),
+    Attribute(WITHIN, On::Leaf, Values::Words(WITHIN_WORDS), "LowerPriority is used"),
 ];
 
 impl On {
@@ -98,7 +99,7 @@ impl On {
         }
     }
 
-    fn describe(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Any => "any node",
             Self::Root => "the root",
@@ -115,26 +116,24 @@ impl Values {
             Self::Number => quantity::parse(ResourceName::CPU, text).is_ok_and(|number| number >= 0),
             Self::Duration => duration_ms(text).is_some(),
             Self::Quantities => flat_json_object(text).is_some(),
-            Self::List => true,
+            Self::Namespaces | Self::Subjects => true,
             Self::Name => !text.is_empty(),
         }
     }
 
-    fn describe(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             Self::Words(words) => words.join(", "),
             Self::Number => "a number of 0 or more".to_owned(),
             Self::Duration => "a duration such as 90s, 5m or 1h30m".to_owned(),
             Self::Quantities => "a JSON object of quantities".to_owned(),
-            Self::List => "a list with commas".to_owned(),
+            Self::Namespaces => "names of namespaces, with commas".to_owned(),
+            Self::Subjects => {
+                "user:NAME, group:NAME and serviceaccount:NAMESPACE/NAME, with commas".to_owned()
+            }
             Self::Name => "a name".to_owned(),
         }
     }
-}
-
-/// Nodes and values of each attribute, for the texts of the schema: `(name, nodes, values)`.
-pub fn known_attributes() -> impl Iterator<Item = (&'static str, &'static str, String)> {
-    ATTRIBUTES.iter().map(|(name, on, takes, _)| (*name, on.describe(), takes.describe()))
 }
 
 /// Attributes of a node that have no effect as they are written.
@@ -145,18 +144,18 @@ pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>)
         let mut tell = |what: &str, allowed: String| {
             found.push(TreeWarning::new(&node.path, &field, what, &allowed));
         };
-        let known = ATTRIBUTES.iter().find(|(known, ..)| known == name);
+        let known = ATTRIBUTES.iter().find(|known| known.0 == name);
         match known {
-            Some((_, on, takes, instead)) => {
-                if !takes.accepts(text) {
-                    tell(text, format!("{}; {instead}", takes.describe()));
+            Some(Attribute(_, on, values, default)) => {
+                if !values.accepts(text) {
+                    tell(text, format!("{}; {default}", values.describe()));
                 }
                 if !on.holds(tree, id) {
                     tell(text, format!("this attribute on {}; it is ignored here", on.describe()));
                 }
             }
             None if is_meant_for_us(name) => {
-                let names: Vec<&str> = ATTRIBUTES.iter().map(|(name, ..)| *name).collect();
+                let names: Vec<&str> = ATTRIBUTES.iter().map(|known| known.0).collect();
                 tell(text, format!("the attributes {}; it is ignored", names.join(", ")));
             }
             None => {}
@@ -182,6 +181,5 @@ pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>)
 /// Has Fleet's prefix, or is a known name without its prefix or in other case.
 fn is_meant_for_us(name: &str) -> bool {
     let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase().replace('_', "-");
-    name.to_lowercase().starts_with(OWN_PREFIX)
-        || ATTRIBUTES.iter().any(|(known, ..)| last(known) == last(name))
+    name.to_lowercase().starts_with(OWN_PREFIX) || ATTRIBUTES.iter().any(|known| last(known.0) == last(name))
 }
