@@ -1,10 +1,100 @@
-//! Descriptions of fields whose type has none, for `kubectl explain` and the field reference
+//! Descriptions of kinds, and of fields whose type has none, for `kubectl explain` and the field reference
 //! (`docs/fields.md`).
 //!
 //! A doc comment on the field takes precedence. This table has fields whose meaning depends on their path,
 //! and fields of kinds from other projects.
 
 use serde_json::{Value, json};
+
+/// Each kind, by the name of its definition.
+const KINDS: &[(&str, &str)] = &[
+    (
+        "propagationpolicies.policy.one.alibabacloud.com",
+        "Says which objects of its namespace are sent to member clusters, to which, and whether they queue first.",
+    ),
+    (
+        "clusterpropagationpolicies.policy.one.alibabacloud.com",
+        "A PropagationPolicy for objects of all namespaces and for cluster-scoped ones.",
+    ),
+    (
+        "overridepolicies.policy.one.alibabacloud.com",
+        "Changes objects of its namespace on their way to certain clusters.",
+    ),
+    (
+        "clusteroverridepolicies.policy.one.alibabacloud.com",
+        "Changes objects of all namespaces on their way to certain clusters; applied before OverridePolicies.",
+    ),
+    (
+        "elasticquotatrees.scheduling.sigs.k8s.io",
+        "The tree of quotas of the fleet: what each team is guaranteed, may borrow, and uses. One is in force.",
+    ),
+    (
+        "queues.scheduling.x-k8s.io",
+        "The queue of one leaf of the quota tree: the order of its waiting jobs. Fleet makes it; its policy is yours.",
+    ),
+    (
+        "queueunits.scheduling.x-k8s.io",
+        "One job in its queue: what it requests, its position, and why it waits. Fleet writes it.",
+    ),
+    (
+        "clusters.fleet.dev",
+        "A member cluster: its address, its taints, and the capacity and health that its agent reports.",
+    ),
+    (
+        "resourcebindings.fleet.dev",
+        "Where one object runs and why: its clusters, its runs and its result. Fleet writes it.",
+    ),
+    (
+        "works.fleet.dev",
+        "The objects that the agent of one cluster applies there, and their status. Fleet writes it.",
+    ),
+    (
+        "reservations.fleet.dev",
+        "Places for all pods of a gang on the nodes of one cluster, requested by the hub and held by the agent.",
+    ),
+    (
+        "cellconfigurations.fleet.dev",
+        "HiveD's configuration: the cells of the fleet's nodes, and the cells promised to each virtual cluster.",
+    ),
+    (
+        "virtualclusters.fleet.dev",
+        "One virtual cluster of a configuration of cells: what it is promised, uses, lends and borrows. Fleet \
+         writes it.",
+    ),
+    ("pytorchjobs.kubeflow.org", "A PyTorch training job of the training operator: a master and workers."),
+    (
+        "tfjobs.kubeflow.org",
+        "A TensorFlow training job of the training operator: chief, workers, parameter servers.",
+    ),
+    ("mpijobs.kubeflow.org", "An MPI job: a launcher and the workers that it starts processes on."),
+    ("jobs.batch.volcano.sh", "A Volcano Job: tasks of equal pods that are placed together."),
+    (
+        "podgroups.scheduling.volcano.sh",
+        "A gang of pods for the scheduler: all of its minimum start, or none.",
+    ),
+    (
+        "queues.scheduling.volcano.sh",
+        "A queue of the member's scheduler: its share of the nodes and its limits.",
+    ),
+    (
+        "hypernodes.topology.volcano.sh",
+        "A network domain: nodes, or smaller domains, that reach each other at the speed of one tier.",
+    ),
+    (
+        "numatopologies.nodeinfo.volcano.sh",
+        "The cpus and NUMA nodes of one node, as an exporter on that node reports them.",
+    ),
+    ("cronjobs.batch.volcano.sh", "Creates Volcano Jobs on a schedule."),
+    (
+        "jobflows.flow.volcano.sh",
+        "Jobs that start in the order of their dependencies, each made from a JobTemplate.",
+    ),
+    ("jobtemplates.flow.volcano.sh", "The template of a Volcano Job, for JobFlows."),
+    (
+        "commands.bus.volcano.sh",
+        "An action on a Volcano Job or Queue, such as ResumeJob; deleted once it is done.",
+    ),
+];
 
 /// The end of a field's path, and its description. The longest matching end counts; `[]` is an item of a list
 /// or an entry of a map.
@@ -300,7 +390,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("spec.flows", "The jobs, each from a template."),
     ("dependsOn", "Dependencies."),
     ("dependsOn.name", "Names of tasks of this job."),
-    ("dependsOn.probe", "Kept; a flow waits for completed jobs."),
+    (
+        "dependsOn.probe",
+        "Checks of the targets' tasks: a target that passes all that concern it need not have completed.",
+    ),
     ("flows[].patch", "Changes of the template."),
     ("completedJobs", "Names of completed jobs."),
     ("failedJobs", "Names of failed jobs."),
@@ -367,8 +460,11 @@ const TEXTS: &[(&str, &str)] = &[
     ("target.controller", "Of the owner reference."),
 ];
 
-/// Adds a description to every field of a definition that has none.
+/// Describes a definition's kind, and every field of it that has no description.
 pub fn fill(definition: &str, schema: &mut Value) {
+    if let Some((_, text)) = KINDS.iter().find(|(name, _)| *name == definition) {
+        schema["description"] = json!(text);
+    }
     below(definition, schema, String::new());
 }
 
@@ -434,8 +530,10 @@ pub fn reference() -> String {
             kind.unwrap_or_default(),
             name.unwrap_or_default()
         ));
-        page.push_str("| field | type | |\n| --- | --- | --- |\n");
-        rows(&mut page, &version["schema"]["openAPIV3Schema"], "", 0);
+        let schema = &version["schema"]["openAPIV3Schema"];
+        page.push_str(schema["description"].as_str().unwrap_or_default());
+        page.push_str("\n\n| field | type | |\n| --- | --- | --- |\n");
+        rows(&mut page, schema, "", 0);
     }
     page
 }

@@ -74,13 +74,21 @@ fn walk(name: &str, schema: &serde_json::Value) {
     }
 }
 
-/// `kubectl explain` has a text for every field of Fleet's kinds; pod templates are Kubernetes' own.
+/// `kubectl explain` has a text for every kind and every field of it; pod templates are Kubernetes' own.
 #[test]
 fn every_field_is_explained() {
     let mut missing = Vec::new();
+    let mut kinds = std::collections::BTreeMap::new();
     for definition in [Side::Hub, Side::Member].into_iter().flat_map(crds::generate) {
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        let mut bare = Vec::new();
+        let (mut bare, name) = (Vec::new(), crds::name(&definition).to_string());
+        let text = schema["description"].as_str().unwrap_or_default().to_string();
+        if text.trim().is_empty() || text.contains("derived type") {
+            bare.push(format!("itself, found {text:?}"));
+        }
+        if let Some(other) = kinds.insert(text, name.clone()).filter(|other| *other != name) {
+            bare.push(format!("itself, with a text of its own: it has that of {other}"));
+        }
         unexplained(schema, "", &mut bare);
         missing.extend(bare.into_iter().map(|path| format!("{} {path}", crds::name(&definition))));
     }

@@ -121,9 +121,6 @@ pub struct GetArgs {
     pub targets: Targets,
     #[command(flatten)]
     pub listing: Listing,
-    /// Print no headers
-    #[arg(long)]
-    pub no_headers: bool,
 }
 
 #[derive(Debug, Clone, Default, Args)]

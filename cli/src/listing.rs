@@ -191,14 +191,14 @@ fn block(headers: &[&str], cells: &[String]) -> String {
 /// Those of `ask`; a path or a template is invalid.
 pub async fn run(how: &Listing, ask: impl AsyncFn() -> anyhow::Result<List>) -> anyhow::Result<Answer> {
     if !how.watch {
-        return ask().await?.answer(how, output::Headers::Printed);
+        return ask().await?.answer(how, output::Headers::of(how));
     }
     let mut seen = BTreeSet::new();
     repeat(async |is_first| {
         let mut list = ask().await?;
         list.keep_changed(&mut seen);
         match (is_first, list.rows.is_empty()) {
-            (true, _) => list.answer(how, output::Headers::Printed),
+            (true, _) => list.answer(how, output::Headers::of(how)),
             (false, true) => Ok(Answer::default()),
             (false, false) => {
                 list.before.clear();

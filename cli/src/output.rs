@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
-    args::{CrdsArgs, Format},
+    args::{CrdsArgs, Format, Listing},
 };
 use fleet_console::{
     jsonpath::{self, Template},
@@ -83,6 +83,12 @@ pub fn items(value: &Value) -> Vec<&Value> {
 pub enum Headers {
     Printed,
     Left,
+}
+
+impl Headers {
+    pub fn of(how: &Listing) -> Self {
+        if how.no_headers { Self::Left } else { Self::Printed }
+    }
 }
 
 /// A table of custom columns.

@@ -17,14 +17,14 @@ use kube::{
 use member_agent::credential::{self, Settings};
 use serde_json::Value;
 
-fn fleet() -> Command {
+pub fn fleet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
     command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env("FLEET_HOME", "/nonexistent");
     command
 }
 
 /// A server in a process of its own, ended with the test.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ impl Drop for Running {
     }
 }
 
-fn start(arguments: &[&str], until: &str) -> Running {
+pub fn start(arguments: &[&str], until: &str) -> Running {
     let mut child = fleet().args(arguments).stdout(Stdio::piped()).spawn().expect("runs");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains(until)), "{arguments:?} said no {until:?}");
@@ -43,16 +43,16 @@ fn start(arguments: &[&str], until: &str) -> Running {
     Running(child)
 }
 
-fn text(output: &Output) -> String {
+pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-async fn client(kubeconfig: Kubeconfig) -> Client {
+pub async fn client(kubeconfig: Kubeconfig) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Client::try_from(config.expect("a configuration")).expect("a client")
 }
 
-fn api(
+pub fn api(
     client: &Client,
     version: &str,
     kind: &str,
@@ -67,7 +67,7 @@ fn api(
     }
 }
 
-async fn names(client: &Client, version: &str, kind: &str, plural: &str) -> Vec<String> {
+pub async fn names(client: &Client, version: &str, kind: &str, plural: &str) -> Vec<String> {
     let found = api(client, version, kind, plural, None).list(&Default::default()).await.expect("a listing");
     found.items.into_iter().filter_map(|object| object.metadata.name).collect()
 }
@@ -189,7 +189,7 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
 }
 
 /// The first of a few ports in a row that are free now.
-fn free_ports() -> u16 {
+pub fn free_ports() -> u16 {
     for _ in 0..100 {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let first = probe.local_addr().expect("an address").port();

@@ -1,5 +1,7 @@
 //! The program `fleet`, as a user starts it. One program, because each linked test costs time and disk.
 
 mod join;
+mod leave;
 mod program;
+mod scheduler_conf;
 mod sim;

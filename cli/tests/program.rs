@@ -65,6 +65,30 @@ fn a_server_that_is_away_is_named() {
     one_error(&run(&["--kubeconfig", &file, "--context", "b", "get", "pod"]), &["\"b\"", "allowed: a"]);
 }
 
+/// A server that takes the connection and says nothing.
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", silent.local_addr().expect("an address"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("config");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{url}'}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+    );
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_string_lossy().to_string();
+    for (time, says) in [("1", "nothing heard for 1 s"), ("2s", "nothing heard for 2 s")] {
+        for command in [["get", "pod"].as_slice(), &["queue"], &["clusters"], &["drain", "east"]] {
+            let output = run(&[&["--kubeconfig", &file, "--request-timeout", time], command].concat());
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{command:?}: {told}");
+            assert!(told.contains(&url) && told.contains(says), "{command:?}: {told}");
+        }
+    }
+    assert_eq!(run(&["--request-timeout", "soon", "clusters"]).status.code(), Some(2));
+}
+
 #[test]
 fn up_says_what_is_in_its_way() {
     let directory = tempfile::tempdir().expect("a directory");

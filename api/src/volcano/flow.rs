@@ -82,7 +82,7 @@ pub struct Flow {
 #[derive(Serialize, Deserialize, Clone, Debug)]
 #[cfg_attr(feature = "schemas", derive(JsonSchema))]
 pub struct FlowDependsOn {
-    /// Names of flows that must have completed.
+    /// Names of flows that must have completed, or pass the probe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]

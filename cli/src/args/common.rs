@@ -62,6 +62,9 @@ pub struct Listing {
     /// Watch for changes, polled once a second
     #[arg(short, long)]
     pub watch: bool,
+    /// Print no headers
+    #[arg(long)]
+    pub no_headers: bool,
 }
 
 impl Listing {

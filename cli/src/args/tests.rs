@@ -3,7 +3,8 @@ use clap::Parser;
 use super::{Cli, volcano::Vcctl};
 
 /// Options of every list.
-const OF_LISTS: &[&str] = &["-w", "--sort-by", ".metadata.name", "-o", "custom-columns=NAME:.metadata.name"];
+const OF_LISTS: &[&str] =
+    &["-w", "--no-headers", "--sort-by", ".metadata.name", "-o", "custom-columns=NAME:.metadata.name"];
 
 #[test]
 fn every_list_can_be_sorted_watched_and_printed_as_data() {

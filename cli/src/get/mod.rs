@@ -83,7 +83,7 @@ fn print(asked: &[Asked], args: &GetArgs) -> anyhow::Result<String> {
         Some(Format::Columns(spec)) => {
             let (_, items) = objects_of(asked, to_members, sort_by)?;
             let items: Vec<&Value> = items.iter().collect();
-            let headers = if args.no_headers { output::Headers::Left } else { output::Headers::Printed };
+            let headers = output::Headers::of(&args.listing);
             if items.is_empty() { Ok(String::new()) } else { output::columns(spec, &items, headers) }
         }
         Some(format) => print_objects(asked, format, to_members, sort_by),
@@ -224,7 +224,7 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Re
         clusters: to_members,
         wide: args.listing.is_wide(),
         namespaces: args.namespaces.all_namespaces,
-        headers: !args.no_headers,
+        headers: !args.listing.no_headers,
         prefixed: kinds.len() > 1,
         sort_by: args.listing.sort_by.clone(),
     };

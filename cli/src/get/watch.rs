@@ -15,7 +15,7 @@ pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
         let Gathered { mut answer, mut asked, namespace } = gather(hub, args).await?;
         answer.for_people = super::is_for_people(args);
         let mut shown = args.clone();
-        shown.no_headers |= !is_first;
+        shown.listing.no_headers |= !is_first;
         if keep_changed(&mut asked, &mut seen) || is_first {
             answer.text = print(&asked, &shown)?;
         }

@@ -15,7 +15,7 @@ fn list(items: &[(&str, i64, &str)]) -> List {
 
 fn how(output: Option<&str>, sort_by: Option<&str>) -> Listing {
     let output = output.map(|output| output.parse().expect("a format"));
-    Listing { output, sort_by: sort_by.map(str::to_string), watch: false }
+    Listing { output, sort_by: sort_by.map(str::to_string), ..Listing::default() }
 }
 
 /// What is printed of two items.
@@ -62,6 +62,16 @@ fn an_empty_list_has_a_note_for_people_and_items_for_programs() {
     assert_eq!((people.text.as_str(), people.notes.as_slice()), ("", &["No queues.".to_string()][..]));
     let data = list(&[]).answer(&how(Some("jsonpath={.items}"), None), Headers::Printed).expect("an answer");
     assert_eq!((data.text.as_str(), data.notes.len()), ("[]", 0));
+}
+
+#[test]
+fn headers_are_left_out_on_request() {
+    let bare = |output: Option<&str>| {
+        let how = Listing { no_headers: true, ..how(output, None) };
+        list(&[("b", 10, "1s")]).answer(&how, Headers::of(&how)).expect("an answer").text
+    };
+    assert_eq!(bare(None), "b      10     1s\n");
+    assert_eq!(bare(Some("custom-columns=N:.jobs")), "10\n");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn data_and_names_are_those_of_the_blocks() {
         let how = Listing {
             output: Some(output.parse().expect("a format")),
             sort_by: sort_by.map(str::to_string),
-            watch: false,
+            ..Listing::default()
         };
         let list = list(&[west.clone(), east.clone()]).expect("a list");
         list.answer(&how, Headers::Printed).expect("an answer").text
