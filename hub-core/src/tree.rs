@@ -166,22 +166,14 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Su
     let Some(planner) = scheduler.planner().quota() else { return Summaries::default() };
     let ledger = planner.ledger();
     let tree = ledger.tree();
-    let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();
-    let mut asked: BTreeMap<NodeId, Resources> = BTreeMap::new();
-    for leaf in tree.leaves() {
-        let (count, sum) = planner.queues().asked(leaf);
-        for node in tree.path_to_root(leaf) {
-            *waiting.entry(node).or_default() += count as i64;
-            asked.entry(node).or_default().add(&sum);
-        }
-    }
+    let sums = Sums::of(world, planner);
+    let Sums { waiting, unqueued, .. } = &sums;
     let counted = tree.ids().map(|id| {
         let waiting = waiting.get(&id).copied().unwrap_or(0);
         QueueCount { path: tree.node(id).path.clone(), waiting, admitted: ledger.job_count(id) }
     });
     let counts = counted.collect();
     let mut writes = Vec::new();
-    let unqueued = unqueued::by_node(world, ledger);
     let queues = queues_by_path(world);
     for id in tree.ids() {
         let node = tree.node(id);
@@ -207,8 +199,7 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Su
         }
     }
     if let Some(object) = trees.holder(world) {
-        let sums = Sums { ledger, waiting: &waiting, asked: &asked, unqueued: &unqueued };
-        let root = node_status(&sums, NodeId::ROOT);
+        let root = sums.status(NodeId::ROOT);
         let known =
             object.status.as_ref().and_then(|status| status.root.as_ref()).map_or(Value::Null, |r| json!(r));
         if known != root {
@@ -238,46 +229,64 @@ fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
 }
 
 /// Use of each node.
-struct Sums<'a> {
+pub(crate) struct Sums<'a> {
     ledger: &'a fleet_quota::Ledger,
-    waiting: &'a BTreeMap<NodeId, i64>,
-    asked: &'a BTreeMap<NodeId, Resources>,
-    unqueued: &'a BTreeMap<NodeId, Unqueued>,
+    waiting: BTreeMap<NodeId, i64>,
+    asked: BTreeMap<NodeId, Resources>,
+    unqueued: BTreeMap<NodeId, Unqueued>,
 }
 
-fn node_status(sums: &Sums<'_>, id: NodeId) -> Value {
-    let node = sums.ledger.tree().node(id);
-    let (jobs, all) = (sums.ledger.job_count(id), sums.ledger.used(id));
-    let mut request = all.clone();
-    if let Some(asked) = sums.asked.get(&id) {
-        request.add(asked);
+impl<'a> Sums<'a> {
+    pub(crate) fn of(world: &World, planner: &'a Planner) -> Self {
+        let ledger = planner.ledger();
+        let tree = ledger.tree();
+        let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();
+        let mut asked: BTreeMap<NodeId, Resources> = BTreeMap::new();
+        for leaf in tree.leaves() {
+            let (count, sum) = planner.queues().asked(leaf);
+            for node in tree.path_to_root(leaf) {
+                *waiting.entry(node).or_default() += count as i64;
+                asked.entry(node).or_default().add(&sum);
+            }
+        }
+        Self { ledger, waiting, asked, unqueued: unqueued::by_node(world, ledger) }
     }
-    let unqueued = sums.unqueued.get(&id).filter(|sum| sum.jobs > 0);
-    // Resources that the tree does not name count as unused.
-    let known = unqueued.map_or_else(Resources::new, |sum| {
-        Resources::from_pairs(
-            sum.resources
-                .iter()
-                .filter(|(name, _)| all.get(name.as_str()) > 0)
-                .map(|(name, n)| (name.clone(), n)),
-        )
-    });
-    let mut status = json!({
-        "name": node.name,
-        "used": amounts(&all.minus(&known), jobs - unqueued.map_or(0, |sum| sum.jobs)),
-        "request": amounts(&request, jobs + sums.waiting.get(&id).copied().unwrap_or(0)),
-    });
-    if let Some(sum) = unqueued {
-        status["unqueued"] = json!(amounts(&known, sum.jobs));
+
+    /// The status of a node with all below it.
+    pub(crate) fn status(&self, id: NodeId) -> Value {
+        let node = self.ledger.tree().node(id);
+        let (jobs, all) = (self.ledger.job_count(id), self.ledger.used(id));
+        let mut request = all.clone();
+        if let Some(asked) = self.asked.get(&id) {
+            request.add(asked);
+        }
+        let unqueued = self.unqueued.get(&id).filter(|sum| sum.jobs > 0);
+        // Resources that the tree does not name count as unused.
+        let known = unqueued.map_or_else(Resources::new, |sum| {
+            Resources::from_pairs(
+                sum.resources
+                    .iter()
+                    .filter(|(name, _)| all.get(name.as_str()) > 0)
+                    .map(|(name, n)| (name.clone(), n)),
+            )
+        });
+        let mut status = json!({
+            "name": node.name,
+            "used": amounts(&all.minus(&known), jobs - unqueued.map_or(0, |sum| sum.jobs)),
+            "request": amounts(&request, jobs + self.waiting.get(&id).copied().unwrap_or(0)),
+        });
+        if let Some(sum) = unqueued {
+            status["unqueued"] = json!(amounts(&known, sum.jobs));
+        }
+        if !node.namespaces.is_empty() {
+            status["namespaces"] = json!(node.namespaces);
+        }
+        if !node.children.is_empty() {
+            let children: Vec<Value> = node.children.iter().map(|child| self.status(*child)).collect();
+            status["children"] = json!(children);
+        }
+        status
     }
-    if !node.namespaces.is_empty() {
-        status["namespaces"] = json!(node.namespaces);
-    }
-    if !node.children.is_empty() {
-        let children: Vec<Value> = node.children.iter().map(|child| node_status(sums, *child)).collect();
-        status["children"] = json!(children);
-    }
-    status
 }
 
 /// Resource to quantity, with the number of jobs if there are any.

@@ -15,6 +15,7 @@ mod followers;
 mod left_behind;
 mod model;
 mod require_queue;
+mod unqueued_use;
 
 const API: &str = crate::binding::API_VERSION;
 

@@ -33,7 +33,7 @@ impl Stage {
     }
 
     /// The binding as it is now, in its queue or not.
-    fn suspend(&mut self, name: &str, suspension: Value) {
+    pub(super) fn suspend(&mut self, name: &str, suspension: Value) {
         let mut changed = self.world.bindings[&key(name)].object.clone();
         changed.spec.suspension = read(suspension);
         self.observe(Observation::Binding(Change::Apply(changed)));
