@@ -12,7 +12,10 @@ use fleet_agent_ground::{Object, ObjectKey, Pod, Turn, controller_of, key_of, ta
 use fleet_informer::Kube;
 use fleet_mirror::{Change, Metadata, Mirror};
 
-use crate::plan::{Delayed, Pods, volcano::Command};
+use crate::plan::{
+    Delayed, Pods,
+    volcano::{Command, is_changed_since},
+};
 
 /// A cached job.
 #[derive(Clone, Debug)]
@@ -146,12 +149,14 @@ impl State {
             // An answer to a write never adds a job: it may be older than the job's deletion.
             None if !from_watch => return None,
             None => {
+                // Changed while no agent ran.
+                let updated = is_changed_since(&object).then_some(object.metadata.generation).flatten();
                 let tracked = Tracked {
                     kind,
                     object: object.clone(),
                     is_gone: false,
                     support: Support::Unknown,
-                    updated: None,
+                    updated,
                 };
                 self.jobs.insert(uid.clone(), tracked);
             }
@@ -387,6 +392,55 @@ mod tests {
         state.mark_deleting(&("default".to_owned(), "a-worker-0".to_owned()), "pod");
         state.take_pods(Change::Delete(Pod::clone(&deleting())));
         assert_eq!(lost(&state), 0);
+    }
+
+    /// The record stands in the status that the last agent wrote.
+    #[test]
+    fn a_change_of_the_spec_while_no_agent_ran_is_told() {
+        let job = |generation: i64, spec: Value, status: Value| -> Arc<Object> {
+            let job = json!({"metadata": {"namespace": "default", "name": "a", "uid": "job",
+                "resourceVersion": "1", "generation": generation}, "spec": spec, "status": status});
+            Arc::new(serde_json::from_value(job).unwrap())
+        };
+        let policies = json!([{"event": "JobUpdated", "action": "RestartJob"}]);
+        let spec = |queue: &str| json!({"queue": queue, "minAvailable": 2, "policies": policies});
+        let written = |spec: Value| {
+            let resource = fleet_agent_ground::resource("batch.volcano.sh", "v1alpha1", "Job", "jobs");
+            let state = json!({"state": {"phase": "Running"}, "minAvailable": 2});
+            let before = job(1, spec, state);
+            let plan = crate::plan::volcano::plan(&crate::plan::volcano::Input {
+                resource: &resource,
+                job: &before,
+                pods: &BTreeMap::new(),
+                lost: &[],
+                delayed: &[],
+                updated: false,
+                pod_group: None,
+                command: None,
+                gate: &Ok(()),
+                session: "s",
+                priority_of: &|_| 0,
+                now: jiff::Timestamp::UNIX_EPOCH,
+            });
+            plan.status.unwrap_or_default()
+        };
+        let after_restart = |object: Arc<Object>| {
+            let mut state = State::default();
+            state.put_job(0, object, true);
+            state.snapshot("job").unwrap().job.updated.is_some()
+        };
+        let status = written(spec("a"));
+        assert!(!after_restart(job(1, spec("a"), status.clone())), "nothing changed");
+        assert!(after_restart(job(2, spec("b"), status.clone())));
+        assert!(!after_restart(job(1, spec("b"), status.clone())), "a new default of the definition");
+        let mut more = spec("a");
+        more["minAvailable"] = 3.into();
+        assert!(after_restart(job(2, more, status)));
+        let mut indifferent = spec("a");
+        indifferent["policies"] = Value::Null;
+        let status = written(indifferent.clone());
+        assert!(status["controlledResources"]["spec-seen"].is_null(), "{status}");
+        assert!(!after_restart(job(2, spec("b"), status)));
     }
 
     #[test]

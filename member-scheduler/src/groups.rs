@@ -8,7 +8,10 @@ use std::{
 };
 
 use fleet_api::patch::merge_diff;
-use fleet_scheduler::{GroupId, Phase, QueueInput, queue::DEFAULT_QUEUE};
+use fleet_scheduler::{
+    GroupId, Phase, QueueInput,
+    queue::{DEFAULT_QUEUE, ROOT_QUEUE},
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -55,6 +58,8 @@ pub(crate) struct Statuses {
     /// Written statuses of queues, by name.
     queues: BTreeMap<String, Value>,
     due_queues: BTreeSet<String>,
+    /// Queues without a parent, which get one: as in Volcano, the root.
+    orphans: BTreeSet<String>,
     queues_at: Option<Instant>,
     queues_written: Option<Instant>,
     in_flight: usize,
@@ -64,7 +69,7 @@ pub(crate) struct Statuses {
     looks: u64,
 }
 
-/// One status to write.
+/// One status to write, or the parent of a queue.
 pub(crate) struct StatusWrite {
     of: Of,
     uid: String,
@@ -76,6 +81,8 @@ pub(crate) struct StatusWrite {
 enum Of {
     Group(String, String),
     Queue(String),
+    /// The `spec.parent` of a queue.
+    Parent(String),
     HyperNode(String),
 }
 
@@ -96,7 +103,7 @@ impl StatusWrite {
                 object.metadata.name = Some(name.clone());
                 pod_groups()
             }
-            Of::Queue(name) => {
+            Of::Queue(name) | Of::Parent(name) => {
                 object.metadata.name = Some(name.clone());
                 queues()
             }
@@ -106,9 +113,12 @@ impl StatusWrite {
             }
         };
         object.metadata.uid = Some(self.uid).filter(|uid| !uid.is_empty());
-        let patch = json!({"status": self.patch});
+        let (part, patch) = match &self.of {
+            Of::Parent(_) => (None, self.patch),
+            _ => (Some("status"), json!({"status": self.patch})),
+        };
         let answer: Result<Object, CallError> =
-            writes::patch(&context.member.client, &kind, &object, Some("status"), &patch).await;
+            writes::patch(&context.member.client, &kind, &object, part, &patch).await;
         match answer {
             Ok(_) => Written { of: self.of, status: Some(self.wanted), gone: false },
             Err(error) => {
@@ -187,7 +197,13 @@ impl Statuses {
                 } else {
                     self.commands.closed_by_parent.remove(queue.name());
                 }
-                state.cluster.put_queue(read_queue(&queue));
+                let input = read_queue(&queue);
+                if input.parent.is_none() && queue.name() != ROOT_QUEUE && !self.beside_volcano {
+                    self.orphans.insert(queue.name().to_owned());
+                } else {
+                    self.orphans.remove(queue.name());
+                }
+                state.cluster.put_queue(input);
             }
             Event::Gone((_, name)) => self.queue_gone(&name, state),
             Event::Listed => {}
@@ -197,6 +213,7 @@ impl Statuses {
     fn queue_gone(&mut self, name: &str, state: &mut MemberState) {
         self.queues.remove(name);
         self.commands.closed_by_parent.remove(name);
+        self.orphans.remove(name);
         state.cluster.remove_queue(name);
         // Pods without a queue are placed as well.
         if name == DEFAULT_QUEUE {
@@ -274,6 +291,12 @@ impl Statuses {
             let Some(patch) = merge_diff(&known, &wanted) else { continue };
             writes.push(StatusWrite { of: Of::HyperNode(name), uid: String::new(), patch, wanted });
         }
+        while self.in_flight + writes.len() < GROUP_WRITES
+            && let Some(name) = self.orphans.pop_first()
+        {
+            let patch = json!({"spec": {"parent": ROOT_QUEUE}});
+            writes.push(StatusWrite { of: Of::Parent(name), uid: String::new(), patch, wanted: Value::Null });
+        }
         if self.queues_at.is_some_and(|at| at <= now) {
             self.queues_at = None;
             self.queues_written = Some(now);
@@ -309,6 +332,8 @@ impl Statuses {
                     *known = status;
                 }
             }
+            // A write that failed is tried again when the queue changes.
+            Of::Parent(_) => {}
             Of::HyperNode(name) => {
                 if let Some(status) = written.status {
                     self.hyper_nodes.written(&name, status);
@@ -349,6 +374,47 @@ fn read_group(group: &Object) -> PodGroupObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_without_a_parent_gets_the_root() {
+        let due = |names: &[&str], name: &str, parent: Value| {
+            let names: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
+            let mut statuses = Statuses::new(&names);
+            let mut state = MemberState::new(names);
+            let queue = json!({"metadata": {"name": name}, "spec": {"parent": parent}});
+            statuses.queue(Event::Apply(serde_json::from_value(queue).expect("a queue")), &mut state);
+            statuses.orphans.into_iter().collect::<Vec<_>>()
+        };
+        let own = ["fleet", "volcano"];
+        assert_eq!(due(&own, "q", Value::Null), ["q"]);
+        assert_eq!(due(&own, "default", json!("")), ["default"]);
+        assert_eq!(due(&own, "q", json!("team")), [""; 0]);
+        assert_eq!(due(&own, "root", Value::Null), [""; 0]);
+        assert_eq!(due(&["fleet"], "q", Value::Null), [""; 0], "beside Volcano it does so");
+    }
+
+    /// On the API server, once.
+    #[tokio::test]
+    async fn the_parent_of_a_queue_is_written() {
+        let fixture =
+            fleet_agent_fixture::Fixture::new(&[fleet_agent_ground::JobController::VolcanoJob]).await;
+        fixture.create_node("n1").await;
+        crate::fixture::run(&fixture, "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n");
+        let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": {"name": "orphan"}, "spec": {"weight": 2}});
+        let client = fixture.member.clone();
+        writes::create::<Object>(&client, &queue).await.expect("created");
+        let read = async || writes::get::<Object>(&client, &queues(), "", "orphan").await.expect("an answer");
+        let parent = |queue: Option<Object>| queue.map(|queue| queue.spec["parent"].clone());
+        for _ in 0..500 {
+            if parent(read().await) == Some(json!("root")) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let queue = read().await.expect("it stands");
+        assert_eq!((&queue.spec["parent"], &queue.spec["weight"]), (&json!("root"), &json!(2)));
+    }
 
     #[tokio::test]
     async fn beside_volcano_its_commands_are_left_to_it() {

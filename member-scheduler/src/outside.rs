@@ -23,6 +23,15 @@ pub(crate) fn client(timeout: Duration, any_certificate: bool) -> Result<reqwest
 /// # Errors
 /// What happened, as one sentence without the address.
 pub(crate) async fn ask(request: reqwest::RequestBuilder) -> Result<Value, String> {
+    let text = tell(request).await?;
+    serde_json::from_str(&text).map_err(|error| format!("its answer is not JSON: {error}"))
+}
+
+/// Sends the request; the text of the answer.
+///
+/// # Errors
+/// What happened, as one sentence without the address.
+pub(crate) async fn tell(request: reqwest::RequestBuilder) -> Result<String, String> {
     let response = request.send().await.map_err(|error| told(&error))?;
     let status = response.status();
     let text = response.text().await.map_err(|error| told(&error))?;
@@ -30,7 +39,7 @@ pub(crate) async fn ask(request: reqwest::RequestBuilder) -> Result<Value, Strin
         let start: String = text.chars().take(SHOWN).collect();
         return Err(format!("it answered {status}: {}", start.trim()));
     }
-    serde_json::from_str(&text).map_err(|error| format!("its answer is not JSON: {error}"))
+    Ok(text)
 }
 
 fn told(error: &reqwest::Error) -> String {

@@ -12,7 +12,7 @@ use crate::devices::Card;
 use crate::ids::{NodeId, PodId};
 use crate::numa::Numa;
 use crate::pod::Port;
-use crate::usage::Measured;
+use crate::usage::{Load, Measured};
 
 /// Entries of the change log kept at least.
 const MIN_LOG: usize = 1 << 14;
@@ -70,6 +70,8 @@ pub struct NodeState {
     pub numa: Option<Arc<Numa>>,
     /// Its load when it was last measured (plugin usage).
     pub measured: Option<Measured>,
+    /// Loads of the last minutes, oldest first (plugin rescheduling with `metricsPeriod`).
+    pub recent: Vec<Load>,
     /// The group for which the node is reserved.
     pub claimed_by: Option<u32>,
 }
@@ -171,6 +173,7 @@ impl Nodes {
             cards: Vec::new(),
             numa: None,
             measured: None,
+            recent: Vec::new(),
             claimed_by: None,
         });
         self.cells.resize(self.list.len() * self.stride, Cell::default());

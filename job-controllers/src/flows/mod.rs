@@ -5,6 +5,7 @@
 
 mod cron;
 mod plan;
+mod probe;
 
 pub use plan::problem_of;
 
@@ -206,7 +207,26 @@ impl Driver {
         })
     }
 
+    /// Asks the pods of a flow's jobs what its probes want to know. Returns whether there was something to ask.
+    async fn probe(&self, key: &ObjectKey) -> Result<(probe::Answers, bool), CallError> {
+        let jobs: Vec<(Arc<Object>, Vec<probe::Check>)> = {
+            let state = self.state();
+            let Some(flow) = state.flows.get(key).filter(|_| state.synced[Kind::Job as usize]) else {
+                return Ok(Default::default());
+            };
+            let jobs = state.jobs_of(flow.uid());
+            let named = jobs.iter().map(|job| (job.name().to_owned(), &**job)).collect();
+            let asked = plan::questions(flow, &named);
+            let whole = |name: &str| jobs.iter().find(|job| job.name() == name).cloned();
+            asked.into_iter().filter_map(|(job, checks)| Some((whole(job.name())?, checks))).collect()
+        };
+        let asked: Vec<(&Object, Vec<&probe::Check>)> =
+            jobs.iter().map(|(job, checks)| (&**job, checks.iter().collect())).collect();
+        Ok((probe::ask(&self.client, &asked).await?, !asked.is_empty()))
+    }
+
     async fn flow(&self, key: &ObjectKey) -> Result<Next, CallError> {
+        let (answers, asks) = self.probe(key).await?;
         let (flow, plan) = {
             let state = self.state();
             // With an incomplete list of jobs a plan would create jobs that exist.
@@ -218,7 +238,7 @@ impl Driver {
             let jobs = jobs.iter().map(|job| (job.name().to_owned(), &**job)).collect();
             let templates = state.templates.values().filter(|template| template.namespace() == key.0);
             let templates = templates.map(|template| (template.name().to_owned(), &**template)).collect();
-            let plan = plan::plan(&flow, &templates, &jobs);
+            let plan = plan::plan(&flow, &templates, &jobs, &answers);
             (flow, plan)
         };
         self.delete(&key.0, flow.uid(), &plan.delete).await?;
@@ -230,7 +250,8 @@ impl Driver {
             }
         }
         self.write_status(Kind::Flow, &flow, status).await?;
-        Ok(Next::Wait)
+        // A pod that begins to answer is no change of an object.
+        Ok(if asks { Next::After(probe::PERIOD) } else { Next::Wait })
     }
 
     async fn cron(&self, key: &ObjectKey) -> Result<Next, CallError> {

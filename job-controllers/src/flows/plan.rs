@@ -1,6 +1,6 @@
 //! The plan of one JobFlow: a pure function of the flow, its templates and its jobs.
 //!
-//! A flow's job is created once all its dependencies have completed. Deliberately absent: clients, clocks.
+//! A flow's job is created once all its dependencies have completed, or pass its probe. Deliberately absent: clients, clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use fleet_agent_ground::Object;
 
+use super::probe::{self, Answers, Check};
 use crate::cycle;
 
 /// Labels of a flow's jobs, as Volcano has them: `namespace.name` of the flow and of the template.
@@ -30,22 +31,25 @@ struct Step<'f> {
     /// Name of its JobTemplate.
     name: &'f str,
     needs: Vec<&'f str>,
+    probe: Result<Vec<Check>, String>,
     patch: &'f Value,
 }
 
 fn steps(flow: &Object) -> Vec<Step<'_>> {
     let list = flow.spec["flows"].as_array().into_iter().flatten();
-    list.map(|step| Step {
-        name: step["name"].as_str().unwrap_or_default(),
-        needs: step["dependsOn"]["targets"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect(),
-        patch: &step["patch"]["jobSpec"],
-    })
-    .collect()
+    list.enumerate()
+        .map(|(at, step)| Step {
+            probe: probe::read(&step["dependsOn"]["probe"], &format!("spec.flows[{at}].dependsOn.probe")),
+            name: step["name"].as_str().unwrap_or_default(),
+            needs: step["dependsOn"]["targets"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect(),
+            patch: &step["patch"]["jobSpec"],
+        })
+        .collect()
 }
 
 /// Name of the job of a step.
@@ -60,6 +64,9 @@ fn problem(steps: &[Step<'_>]) -> Option<String> {
         return Some("field spec.flows: found two flows of one name; allowed: names that differ".to_owned());
     }
     for (at, step) in steps.iter().enumerate() {
+        if let Err(wrong) = &step.probe {
+            return Some(wrong.clone());
+        }
         if let Some(unknown) = step.needs.iter().find(|name| !names.contains(*name)) {
             return Some(format!(
                 "field spec.flows[{at}].dependsOn.targets: found {unknown}; allowed: names of flows of this JobFlow"
@@ -75,11 +82,36 @@ pub fn problem_of(flow: &Object) -> Option<String> {
     problem(&steps(flow))
 }
 
-/// `templates`: JobTemplates of the flow's namespace by name; `jobs`: its own jobs by name.
+/// The checks that pods must answer now, by their job.
+pub(crate) fn questions<'j>(
+    flow: &Object,
+    jobs: &BTreeMap<String, &'j Object>,
+) -> Vec<(&'j Object, Vec<Check>)> {
+    let steps = steps(flow);
+    if flow.is_deleting() || problem(&steps).is_some() {
+        return Vec::new();
+    }
+    let mut found: BTreeMap<String, BTreeSet<Check>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| !jobs.contains_key(&job_name(flow.name(), step.name))) {
+        let checks = step.probe.as_deref().unwrap_or_default();
+        for name in step.needs.iter().map(|name| job_name(flow.name(), name)) {
+            if let Some(job) = jobs.get(&name).filter(|job| phase_of(job) != "Completed") {
+                let open = probe::open(job, checks).into_iter().cloned();
+                found.entry(name).or_default().extend(open);
+            }
+        }
+    }
+    let asked = found.into_iter().filter(|(_, checks)| !checks.is_empty());
+    asked.filter_map(|(name, checks)| Some((*jobs.get(&name)?, checks.into_iter().collect()))).collect()
+}
+
+/// `templates`: JobTemplates of the flow's namespace by name; `jobs`: its own jobs by name; `answers`: what its
+/// [`questions`] found.
 pub(crate) fn plan(
     flow: &Object,
     templates: &BTreeMap<String, &Object>,
     jobs: &BTreeMap<String, &Object>,
+    answers: &Answers,
 ) -> FlowPlan {
     let mut plan = FlowPlan::default();
     let steps = steps(flow);
@@ -99,11 +131,15 @@ pub(crate) fn plan(
     }
     let problem = problem(&steps);
     let mut message = problem.clone();
-    let completed =
-        |step: &str| jobs.get(&job_name(flow.name(), step)).is_some_and(|job| phase_of(job) == "Completed");
+    let is_ready = |step: &Step<'_>, name: &str| {
+        let checks = step.probe.as_deref().unwrap_or_default();
+        jobs.get(&job_name(flow.name(), name)).is_some_and(|job| {
+            phase_of(job) == "Completed" || !job.is_deleting() && probe::holds(job, checks, answers)
+        })
+    };
     for step in steps.iter().filter(|_| problem.is_none()) {
         if jobs.contains_key(&job_name(flow.name(), step.name))
-            || !step.needs.iter().all(|name| completed(name))
+            || !step.needs.iter().all(|name| is_ready(step, name))
         {
             continue;
         }
@@ -159,7 +195,7 @@ fn job(flow: &Object, template: &Object, step: &Step<'_>) -> Value {
 }
 
 /// RFC 7396: maps are merged, null removes, everything else replaces.
-fn merge(to: &mut Value, patch: &Value) {
+pub(super) fn merge(to: &mut Value, patch: &Value) {
     match patch {
         Value::Null => {}
         Value::Object(fields) => {
@@ -279,7 +315,7 @@ mod tests {
         let templates: Vec<Object> = ["a", "b", "c"].map(template).into();
         let templates = templates.iter().map(|template| (template.name().to_owned(), template)).collect();
         let jobs = jobs.iter().map(|job| (job.name().to_owned(), job)).collect();
-        let plan = plan(flow, &templates, &jobs);
+        let plan = plan(flow, &templates, &jobs, &Answers::new());
         let name = |job: &Value| job["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let phase =
             plan.status.as_ref().map_or("", |status| status["state"]["phase"].as_str().unwrap_or_default());
@@ -309,6 +345,35 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_starts_a_job_before_its_target_has_completed() {
+        let mut needs = step("b", &["a"]);
+        needs["dependsOn"]["probe"] = json!({
+            "taskStatusList": [{"taskName": "ps", "phase": "Running"}],
+            "tcpSocketList": [{"taskName": "ps", "port": 2222}],
+        });
+        let flow = flow(json!([step("a", &[]), needs]), Value::Null);
+        let target = |phase: &str, running: i64| {
+            object(json!({"metadata": {"name": "f-a", "namespace": "default", "uid": "j"},
+                "spec": {"tasks": [{"name": "ps", "replicas": 1}]},
+                "status": {"state": {"phase": phase}, "taskStatusCount": {"ps": {"phase": {"Running": running}}}}}))
+        };
+        let template = object(json!({"metadata": {"name": "b", "namespace": "default"}, "spec": {}}));
+        let templates = BTreeMap::from([("b".to_owned(), &template)]);
+        let found = |target: &Object, answers: &Answers| {
+            let jobs = BTreeMap::from([("f-a".to_owned(), target)]);
+            let asked: usize = questions(&flow, &jobs).iter().map(|(_, checks)| checks.len()).sum();
+            (asked, plan(&flow, &templates, &jobs, answers).create.len())
+        };
+        let port = Check::Tcp { task: "ps".into(), port: 2222 };
+        let yes = Answers::from([("j".to_owned(), port)]);
+        assert_eq!(found(&target("Pending", 0), &yes), (0, 0), "nobody is asked before the task runs");
+        assert_eq!(found(&target("Running", 1), &Answers::new()), (1, 0));
+        assert_eq!(found(&target("Running", 1), &yes), (1, 1));
+        // What has completed is not asked, and is enough without its pods.
+        assert_eq!(found(&target("Completed", 0), &Answers::new()), (0, 1));
+    }
+
+    #[test]
     fn a_patch_changes_the_templates_spec_and_the_job_is_the_flows() {
         let mut step = step("a", &[]);
         step["patch"] = json!({"jobSpec": {"minAvailable": 2, "queue": "team"}});
@@ -316,7 +381,7 @@ mod tests {
         let template = object(json!({"metadata": {"name": "a", "namespace": "default"},
             "spec": {"minAvailable": 1, "tasks": [{"name": "t"}]}}));
         let templates = BTreeMap::from([("a".to_owned(), &template)]);
-        let made = plan(&flow, &templates, &BTreeMap::new()).create;
+        let made = plan(&flow, &templates, &BTreeMap::new(), &Answers::new()).create;
         assert_eq!(made[0]["spec"], json!({"minAvailable": 2, "queue": "team", "tasks": [{"name": "t"}]}));
         assert_eq!(made[0]["metadata"]["labels"][BY_FLOW], "default.f");
         assert_eq!(made[0]["metadata"]["labels"][BY_TEMPLATE], "default.a");
@@ -327,7 +392,8 @@ mod tests {
     fn what_can_never_end_is_named() {
         let said = |flows: Value| {
             let flow = flow(flows, Value::Null);
-            let status = plan(&flow, &BTreeMap::new(), &BTreeMap::new()).status.unwrap_or_default();
+            let status = plan(&flow, &BTreeMap::new(), &BTreeMap::new(), &Answers::new());
+            let status = status.status.unwrap_or_default();
             (
                 status["state"]["phase"].clone(),
                 status["state"]["message"].as_str().unwrap_or_default().to_owned(),
@@ -336,6 +402,10 @@ mod tests {
         let (phase, message) = said(json!([step("a", &["b"]), step("b", &["a"])]));
         assert_eq!(phase, "Failed");
         assert!(message.contains("found the cycle"), "{message}");
+        let mut wrong = step("a", &[]);
+        wrong["dependsOn"]["probe"] = json!({"tcpSocketList": [{"taskName": "t", "port": 0}]});
+        let says = "field spec.flows[0].dependsOn.probe.tcpSocketList[0].port: found 0; allowed";
+        assert!(said(json!([wrong])).1.starts_with(says));
         assert!(said(json!([step("a", &["x"])])).1.contains("spec.flows[0].dependsOn.targets: found x"));
         let (phase, message) = said(json!([step("a", &[])]));
         assert_eq!(phase, "Pending");
@@ -348,10 +418,13 @@ mod tests {
         let mut flow = flow(json!([step("a", &[])]), ended);
         let done = job("f-a", "Completed");
         let jobs = BTreeMap::from([("f-a".to_owned(), &done)]);
-        assert_eq!(plan(&flow, &BTreeMap::new(), &jobs), FlowPlan::default());
+        let plan = |flow: &Object, jobs: &BTreeMap<String, &Object>| {
+            plan(flow, &BTreeMap::new(), jobs, &Answers::new())
+        };
+        assert_eq!(plan(&flow, &jobs), FlowPlan::default());
         flow.spec["jobRetainPolicy"] = "delete".into();
-        assert_eq!(plan(&flow, &BTreeMap::new(), &jobs).delete, ["f-a"]);
+        assert_eq!(plan(&flow, &jobs).delete, ["f-a"]);
         // Its jobs gone, it stays as it ended.
-        assert_eq!(plan(&flow, &BTreeMap::new(), &BTreeMap::new()), FlowPlan::default());
+        assert_eq!(plan(&flow, &BTreeMap::new()), FlowPlan::default());
     }
 }

@@ -116,10 +116,13 @@ impl Core {
     /// One cycle of the scheduler over all pods that it places.
     pub(super) fn cycle(&mut self, now: Instant) {
         let limits = fleet_scheduler::Limits::default();
+        let session = self.extender.begin_cycle(&self.state, now);
         let began = Instant::now();
         let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
         self.context.counts.cycled(began.elapsed(), outcome.evicted.len());
         self.cycle_again = outcome.more;
+        // Whoever was told of it may be gone.
+        let _ = session.map(|session| session.send(()));
         self.extender.take_questions(&mut self.state);
         for (_, pods) in outcome.bound {
             let mut bindings = Vec::with_capacity(pods.len());

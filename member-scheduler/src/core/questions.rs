@@ -3,7 +3,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use fleet_scheduler::extender::{Answer, Asked, Question};
-use tokio::task::JoinSet;
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Duration, Instant},
+};
 
 use crate::context::Context;
 use crate::scheduler::extender::{self, Inquiry};
@@ -11,14 +15,33 @@ use fleet_member_state::MemberState;
 
 /// Most concurrent requests.
 const ASKED_AT_ONCE: usize = 16;
+/// Volcano's period of cycles: the extender is told of one cycle in it. Ours follow each change.
+const SESSION_PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Extender {
     due: VecDeque<Asked>,
     asked: JoinSet<(Asked, Answer)>,
+    /// The messages about a cycle that are on their way, one at most.
+    told: JoinSet<()>,
+    told_at: Option<Instant>,
 }
 
 impl Extender {
+    /// Tells the extender that a cycle begins; it ends when something is sent through what is returned.
+    pub fn begin_cycle(&mut self, state: &MemberState, now: Instant) -> Option<oneshot::Sender<()>> {
+        while self.told.try_join_next().is_some() {}
+        let is_early = self.told_at.is_some_and(|at| now < at + SESSION_PERIOD);
+        if is_early || !self.told.is_empty() {
+            return None;
+        }
+        let session = extender::session(state)?;
+        self.told_at = Some(now);
+        let (ends, ended) = oneshot::channel();
+        self.told.spawn(extender::tell_of(session, ended));
+        Some(ends)
+    }
+
     /// Takes the requests of a cycle.
     pub fn take_questions(&mut self, state: &mut MemberState) {
         self.due.extend(state.cluster.take_questions());

@@ -3,7 +3,8 @@
 //! Verbs: `predicate` (may this task run on this node), `prioritize` (how good are these nodes for this
 //! task), `jobEnqueueable` (may this job enter its queue), `queueOverused` (is its queue full), `jobReady`
 //! (may this job start in its places), `preemptable` and `reclaimable` (which of these tasks may be evicted
-//! for that one). A task contains its pod as the API server has it; nodes and jobs contain what the scheduler
+//! for that one). Two verbs tell it of a cycle, `onSessionOpen` with all nodes, jobs and queues and `onSessionClose`;
+//! nothing waits for their answers. A task contains its pod as the API server has it; nodes and jobs contain what the scheduler
 //! knows of them. Deliberately absent: when to send requests ([`fleet_scheduler::extender`]).
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 };
 
 use fleet_scheduler::{
-    Action, GroupId, NodeId, Status,
+    Action, GroupId, NodeId, QueueId, Status,
     amounts::{CPU, MEMORY, PODS},
     extender::Answer,
     node::Cell,
@@ -64,6 +65,56 @@ pub(crate) struct Leave {
     body: Value,
 }
 
+/// What the extender is told of a cycle.
+#[derive(Debug)]
+pub(crate) struct Session {
+    policy: ExtenderPolicy,
+    body: Value,
+}
+
+/// The state before a cycle; `None` if the extender wants to hear of none.
+pub(crate) fn session(state: &MemberState) -> Option<Session> {
+    let policy = state.cluster.policy.extender()?;
+    if policy.session_open.is_none() && policy.session_close.is_none() {
+        return None;
+    }
+    let mut body = json!({});
+    if policy.session_open.is_some() {
+        let jobs = state.cluster.group_list().into_iter().filter_map(|group| job(state, group));
+        let nodes = state.cluster.nodes.ids().map(|node| node_info(state, node, &[]));
+        let queues = state.cluster.queue_ids().map(|queue| self::queue(state, queue));
+        let named = |objects: &mut dyn Iterator<Item = Value>, key: &str| -> Value {
+            objects.map(|object| (object[key].as_str().unwrap_or_default().to_owned(), object)).collect()
+        };
+        body = json!({
+            "Jobs": named(&mut { jobs }, "UID"),
+            "Nodes": named(&mut { nodes }, "Name"),
+            "Queues": named(&mut { queues }, "UID"),
+        });
+    }
+    Some(Session { policy: policy.clone(), body })
+}
+
+/// Tells the extender that a cycle began, and, once `ended` is, that it has ended.
+pub(crate) async fn tell_of(session: Session, ended: tokio::sync::oneshot::Receiver<()>) {
+    let Session { policy, body } = session;
+    let tell = async |verb: &Option<String>, body: &Value| {
+        let Some(verb) = verb else { return };
+        let told = async {
+            let client = outside::client(Duration::from_millis(policy.timeout_ms), false)?;
+            outside::tell(client.post(format!("{}/{verb}", policy.url)).json(body)).await
+        };
+        if let Err(error) = told.await {
+            tracing::debug!(error, verb, "the extender was not told of a cycle");
+        }
+    };
+    tell(&policy.session_open, &body).await;
+    // An agent that stops tells of no end.
+    if ended.await.is_ok() {
+        tell(&policy.session_close, &json!({})).await;
+    }
+}
+
 /// The extender's answer about a gang's places.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
@@ -95,13 +146,7 @@ pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> 
 /// The request whether the group's queue may hold more.
 pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
     let policy = state.cluster.policy.extender()?.clone();
-    let queue = &state.cluster.queue(state.cluster.try_group(group)?.queue).input;
-    let body = json!({"queue": {
-        "UID": queue.name,
-        "Name": queue.name,
-        "Weight": queue.weight,
-        "Queue": {"metadata": {"name": queue.name}, "spec": {"weight": queue.weight, "reclaimable": queue.reclaimable}},
-    }});
+    let body = json!({"queue": queue(state, state.cluster.try_group(group)?.queue)});
     Some(Inquiry { policy, pod: None, body, about: About::Queue })
 }
 
@@ -168,6 +213,16 @@ fn job(state: &MemberState, group: GroupId) -> Option<Value> {
             "spec": {"minMember": input.min_member, "queue": queue, "minResources": minimum},
         },
     }))
+}
+
+fn queue(state: &MemberState, queue: QueueId) -> Value {
+    let queue = &state.cluster.queue(queue).input;
+    json!({
+        "UID": queue.name,
+        "Name": queue.name,
+        "Weight": queue.weight,
+        "Queue": {"metadata": {"name": queue.name}, "spec": {"weight": queue.weight, "reclaimable": queue.reclaimable}},
+    })
 }
 
 /// The request to score nodes for pods of the group's class.
@@ -352,165 +407,4 @@ fn node_info(state: &MemberState, id: NodeId, own: &[(u16, i64)]) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
-
-    use fleet_agent_fixture::Fixture;
-
-    use super::*;
-
-    type Says = fn(&Value) -> Value;
-
-    /// An extender that says what it is told to say, and remembers what it was asked.
-    #[derive(Default)]
-    struct Server {
-        /// By verb; a verb that is not named is an error of the server.
-        says: Mutex<BTreeMap<&'static str, Says>>,
-        asked: Mutex<Vec<(String, Value)>>,
-    }
-
-    impl Server {
-        fn say(&self, verb: &'static str, answer: Says) {
-            self.says.lock().unwrap().insert(verb, answer);
-        }
-
-        fn answer(&self, verb: String, body: Value) -> Result<Json<Value>, StatusCode> {
-            let says = self.says.lock().unwrap().get(verb.as_str()).copied();
-            let answer = says.map(|says| says(&body));
-            self.asked.lock().unwrap().push((verb, body));
-            answer.map(Json).ok_or(StatusCode::SERVICE_UNAVAILABLE)
-        }
-
-        fn asked(&self, verb: &str) -> Option<Value> {
-            self.asked.lock().unwrap().iter().find(|(of, _)| of == verb).map(|(_, body)| body.clone())
-        }
-    }
-
-    async fn serve() -> (Arc<Server>, std::net::SocketAddr) {
-        let server = Arc::new(Server::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let answering = server.clone();
-        let verb = post(move |Path(verb): Path<String>, Json(body): Json<Value>| {
-            std::future::ready(answering.answer(verb, body))
-        });
-        let router = Router::new().route("/v1/{verb}", verb);
-        tokio::spawn(axum::serve(listener, router).into_future());
-        (server, address)
-    }
-
-    /// A member with two nodes, an agent that asks for the named verbs, and the server it asks.
-    async fn play(arguments: &str) -> (Fixture, Arc<Server>) {
-        let fixture = Fixture::new(&[]).await;
-        fixture.create_node("n1").await;
-        fixture.create_node("n2").await;
-        let (server, address) = serve().await;
-        crate::fixture::run(
-            &fixture,
-            &format!(
-                "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: extender\n    \
-             arguments:\n      extender.urlPrefix: http://{address}/v1/\n{arguments}"
-            ),
-        );
-        (fixture, server)
-    }
-
-    #[tokio::test]
-    async fn a_pod_goes_where_the_extender_lets_it() {
-        let (fixture, server) = play("      extender.predicateVerb: predicate\n").await;
-        server.say("predicate", |body| match body["node"]["Name"].as_str() {
-            Some("n1") => json!({"status": "no licence", "code": 2}),
-            _ => json!({"status": ""}),
-        });
-        fixture.create_pod("p", "1", json!({"team": "a"})).await;
-        fixture.wait_bound("p", "n2").await;
-        let asked = server.asked("predicate").unwrap();
-        assert_eq!(asked["task"]["Resreq"]["MilliCPU"], 1_000);
-        assert_eq!(asked["task"]["Pod"]["metadata"]["annotations"]["team"], "a");
-        assert_eq!(asked["node"]["Idle"]["MilliCPU"], 16_000, "the pod itself is not counted there: {asked}");
-        server.say("predicate", |_| json!({"status": "closed", "code": 2}));
-        fixture.create_pod("q", "1", json!({})).await;
-        let why = "0/2 nodes are unavailable: 2 node(s) were refused by the extender (closed).";
-        fixture.wait_told("q", why).await;
-    }
-
-    #[tokio::test]
-    async fn a_pod_waits_for_the_scores_of_the_extender() {
-        let (fixture, server) = play("      extender.prioritizeVerb: prioritize\n").await;
-        fixture.create_pod("p", "1", json!({})).await;
-        let why = "the extender does not answer: it answered 503 Service Unavailable";
-        fixture.wait_told("p", why).await;
-        server.say("prioritize", |_| json!({"nodeScore": {"n2": 10.0, "n1": 1.5}}));
-        fixture.wait_bound("p", "n2").await;
-        let asked = server.asked("prioritize").unwrap();
-        let nodes: Vec<&str> =
-            asked["nodes"].as_array().unwrap().iter().filter_map(|node| node["Name"].as_str()).collect();
-        assert_eq!(nodes, ["n1", "n2"]);
-    }
-
-    #[tokio::test]
-    async fn a_queue_must_not_be_overused_and_a_job_must_be_ready() {
-        let verbs =
-            "      extender.queueOverusedVerb: queueOverused\n      extender.jobReadyVerb: jobReady\n";
-        let (fixture, server) = play(verbs).await;
-        server.say("queueOverused", |_| json!({"overused": true}));
-        server.say("jobReady", |_| json!({"status": false}));
-        fixture.create_pod("p", "1", json!({})).await;
-        fixture.wait_told("p", "the extender reports its queue as overused").await;
-        assert_eq!(server.asked("queueOverused").unwrap()["queue"]["Name"], "default");
-        server.say("queueOverused", |_| json!({"overused": false}));
-        fixture.wait_told("p", "the extender reports the job as not ready").await;
-        assert_eq!(server.asked("jobReady").unwrap()["job"]["MinAvailable"], 1);
-        server.say("jobReady", |_| json!({"status": true}));
-        fixture.wait_bound("p", "n1").await;
-    }
-
-    #[tokio::test]
-    async fn victims_leave_when_the_extender_lets_them() {
-        use fleet_scheduler::{Config, Limits, Plugin, PluginName, Policy};
-
-        use fleet_member_state::testing;
-
-        let (server, address) = serve().await;
-        let extender = Plugin::new(PluginName::Extender)
-            .argument("extender.urlPrefix", &format!("http://{address}/v1"))
-            .argument("extender.preemptableVerb", "preemptable");
-        let tier = [PluginName::Priority, PluginName::Gang, PluginName::Predicates].map(Plugin::new);
-        let config = Config {
-            actions: vec![Action::Allocate, Action::Preempt],
-            tiers: vec![tier.into_iter().chain([extender]).collect()],
-            ..Config::default()
-        };
-        let mut state = testing::state(&["n1 8"]);
-        state.cluster.set_policy(Policy::compile(&config).unwrap());
-        for name in ["a", "b"] {
-            state.apply_pod(&testing::pod(&format!("{name}: gpu=4 node=n1 phase=Running")));
-        }
-        state.apply_pod(&testing::pod("high: gpu=8 priority=9"));
-        let outcome = state.cluster.cycle(0, &Limits::default());
-        let taker = outcome.evicted[0].taker.unwrap();
-        let victims: Vec<PodKey> = outcome.evicted.iter().filter_map(|one| state.key_of(one.pod)).collect();
-        assert_eq!(victims.len(), 2);
-        assert!(may_leave(&state, taker, Action::Reclaim, &victims).is_none(), "nobody wants to be asked");
-        let leave = may_leave(&state, taker, Action::Preempt, &victims).unwrap();
-        assert!(allowed(&leave).await.is_empty(), "who does not answer keeps all");
-        server.say("preemptable", |body| json!({"status": 1, "victims": [body["evictees"][1]]}));
-        assert_eq!(allowed(&leave).await, ["uid-b".to_owned()].into());
-        let asked = server.asked("preemptable").unwrap();
-        assert_eq!(asked["evictor"]["Name"], "high");
-        server.say("preemptable", |_| json!({"status": 0}));
-        assert_eq!(allowed(&leave).await.len(), 2, "it has nothing to say");
-    }
-
-    #[tokio::test]
-    async fn an_extender_that_may_be_ignored_holds_nobody() {
-        let ignorable = "      extender.prioritizeVerb: prioritize\n      extender.predicateVerb: predicate\n      \
-                         extender.ignorable: true\n";
-        let (fixture, server) = play(ignorable).await;
-        fixture.create_pod("p", "1", json!({})).await;
-        fixture.wait_bound("p", "n1").await;
-        assert!(server.asked("prioritize").is_some() && server.asked("predicate").is_some());
-    }
-}
+mod tests;

@@ -119,11 +119,8 @@ impl MemberState {
         let key = (object.namespace.clone(), object.name.clone());
         let mut input = object.input();
         input.priority = self.priority_of(object.priority_class.as_deref());
-        let tier_name = object.spec["networkTopology"]["highestTierName"].as_str();
-        let tier_name = tier_name.filter(|name| !name.is_empty()).map(str::to_owned);
-        if let (Some(topology), Some(name)) = (&mut input.topology, &tier_name) {
-            topology.highest_tier = Some(self.tier_named(name));
-        }
+        let tier_names = object.tier_names();
+        tier_names.resolve(&mut input, |name| self.tier_named(name));
         let before = self.pod_groups.get(&key).filter(|known| known.uid == object.uid);
         let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
         let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
@@ -144,7 +141,7 @@ impl MemberState {
             job: object.job.clone(),
             input,
             priority_class: object.priority_class.clone(),
-            tier_name,
+            tier_names,
             status: object.status.clone(),
             group,
             busy,

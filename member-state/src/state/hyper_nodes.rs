@@ -47,12 +47,7 @@ impl MemberState {
             .collect();
         let mut changed = Vec::new();
         for group in self.pod_groups.values_mut() {
-            let Some(tier) = group.tier_name.as_deref() else { continue };
-            let tier = tier_of(&by_name, tier);
-            if let Some(topology) =
-                group.input.topology.as_mut().filter(|known| known.highest_tier != Some(tier))
-            {
-                topology.highest_tier = Some(tier);
+            if group.tier_names.resolve(&mut group.input, |name| tier_of(&by_name, name)) {
                 changed.push(group.input.clone());
             }
         }

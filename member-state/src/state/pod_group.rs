@@ -19,13 +19,37 @@ pub struct PodGroup {
     pub job: Option<String>,
     pub input: GroupInput,
     pub priority_class: Option<String>,
-    /// Name of the highest tier of HyperNodes that it allows.
-    pub tier_name: Option<String>,
+    /// Names of the highest tiers of HyperNodes that it allows.
+    pub tier_names: TierNames,
     /// The written status, as far as known.
     pub status: Value,
     pub group: GroupId,
     /// A write of its status is in flight.
     pub busy: bool,
+}
+
+/// Tiers that are given by name: their numbers follow the HyperNodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierNames {
+    whole: Option<String>,
+    /// In the order of the input's subgroups.
+    sub_groups: Vec<Option<String>>,
+}
+
+impl TierNames {
+    /// Sets the numbers; returns whether one has changed.
+    pub fn resolve(&self, input: &mut GroupInput, number: impl Fn(&str) -> i64) -> bool {
+        let sub_groups = input.sub_groups.iter_mut().map(|policy| &mut policy.topology);
+        let all = std::iter::once(&mut input.topology).chain(sub_groups);
+        let mut changed = false;
+        for (topology, name) in all.zip(std::iter::once(&self.whole).chain(&self.sub_groups)) {
+            let (Some(topology), Some(name)) = (topology, name) else { continue };
+            let tier = Some(number(name));
+            changed |= topology.highest_tier != tier;
+            topology.highest_tier = tier;
+        }
+        changed
+    }
 }
 
 /// A parsed PodGroup of the API server.
@@ -43,6 +67,14 @@ pub struct PodGroupObject {
 }
 
 impl PodGroupObject {
+    pub fn tier_names(&self) -> TierNames {
+        let sub_groups = counted(&self.spec["subGroupPolicy"]);
+        TierNames {
+            whole: tier_name(&self.spec["networkTopology"]),
+            sub_groups: sub_groups.map(|(_, policy)| tier_name(&policy["networkTopology"])).collect(),
+        }
+    }
+
     pub fn input(&self) -> GroupInput {
         let spec = &self.spec;
         let roles = spec["minTaskMember"].as_object().into_iter().flatten();
@@ -76,6 +108,10 @@ impl PodGroupObject {
     }
 }
 
+fn tier_name(wish: &Value) -> Option<String> {
+    wish["highestTierName"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 fn topology(wish: &Value) -> Option<Topology> {
     let wish = wish.as_object()?;
     Some(Topology {
@@ -86,6 +122,11 @@ fn topology(wish: &Value) -> Option<Topology> {
 
 /// Subgroups with a minimum or a topology; an invalid part of a selector is ignored.
 fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
+    counted(list).map(|(policy, _)| policy).collect()
+}
+
+/// Each with its object.
+fn counted(list: &Value) -> impl Iterator<Item = (SubGroupPolicy, &Value)> {
     let read = |policy: &Value| SubGroupPolicy {
         name: policy["name"].as_str().unwrap_or_default().into(),
         selector: read_labels(&policy["labelSelector"]).unwrap_or_default(),
@@ -100,5 +141,6 @@ fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
         topology: topology(&policy["networkTopology"]),
     };
     let counts = |policy: &SubGroupPolicy| policy.min > 0 || policy.topology.is_some();
-    list.as_array().into_iter().flatten().map(read).filter(counts).collect()
+    let all = list.as_array().into_iter().flatten().map(move |policy| (read(policy), policy));
+    all.filter(move |(policy, _)| counts(policy))
 }

@@ -192,19 +192,33 @@ fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
         change(&mut pod);
         state.apply_pod(&pod);
     };
-    let owned = |pod: &mut fleet_agent_ground::lean::LeanPod| {
-        pod.metadata.owner_references = Some(vec![
-            serde_json::from_value(serde_json::json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true}))
-            .unwrap(),
-        ]);
+    let owned_by = |version: &'static str, kind: &'static str, name: &'static str, uid: &'static str| {
+        move |pod: &mut fleet_agent_ground::lean::LeanPod| {
+            let owner = serde_json::json!({
+                "apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true});
+            pod.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        }
     };
+    let owned = owned_by("apps/v1", "ReplicaSet", "web", "rs");
     apply("bare: gpu=2", &|_| {});
     apply("web-0: gpu=1", &owned);
     apply("web-1: gpu=1", &owned);
     apply("j-w-0: gpu=1 gang=j size=2", &|_| {});
     apply("j-w-1: gpu=1 gang=j size=2", &|_| {});
     apply("other: gpu=1", &|pod| pod.spec.scheduler_name = Some("fleet".into()));
+    // A PyTorchJob, by its own operator: nothing names a gang.
+    let by_operator = owned_by("kubeflow.org/v1", "PyTorchJob", "operated", "pt");
+    apply("operated-master-0: gpu=2", &by_operator);
+    apply("operated-worker-0: gpu=2", &by_operator);
+    // And by the agent's controller, which names the gang by the job.
+    let by_agent = owned_by("kubeflow.org/v1", "PyTorchJob", "train", "own");
+    let named = |pod: &mut fleet_agent_ground::lean::LeanPod| {
+        by_agent(pod);
+        let group = ("scheduling.k8s.io/group-name".to_owned(), "train".to_owned());
+        pod.metadata.annotations.get_or_insert_default().extend([group]);
+    };
+    apply("train-master-0: gpu=2 gang=train size=2", &named);
+    apply("train-worker-0: gpu=2 gang=train size=2", &named);
     let annotated = ("scheduling.k8s.io/group-name".to_owned(), "made-by-a-job".to_owned());
     apply("vc: gpu=1", &|pod| pod.metadata.annotations.get_or_insert_default().extend([annotated.clone()]));
     let mut found = Vec::new();
@@ -230,8 +244,11 @@ fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
         found,
         [
             "j of Pod j-w-0, min 2 {\"nvidia.com/gpu\":\"2\"}, written on ",
+            "podgroup-pt of PyTorchJob operated, min 1 {\"nvidia.com/gpu\":\"2\"}, written on operated-master-0 \
+             operated-worker-0",
             "podgroup-rs of ReplicaSet web, min 1 {\"nvidia.com/gpu\":\"1\"}, written on web-0 web-1",
             "podgroup-uid-bare of Pod bare, min 1 {\"nvidia.com/gpu\":\"2\"}, written on bare",
+            "train of PyTorchJob train, min 2 {\"nvidia.com/gpu\":\"4\"}, written on ",
         ]
     );
 }
@@ -270,4 +287,41 @@ fn sub_groups_have_domains_of_their_own() {
     let policies = &state.cluster.group(group).input.sub_groups;
     let wanted = fleet_scheduler::group::Topology { hard: true, highest_tier: Some(2) };
     assert_eq!(policies.iter().map(|policy| policy.topology).collect::<Vec<_>>(), [Some(wanted)]);
+}
+
+/// Of the group as of each subgroup; the number follows the HyperNodes.
+#[test]
+fn the_highest_tier_of_a_sub_group_may_be_a_name() {
+    let mut state = state(&["n1 8"]);
+    let named = |name: &str| serde_json::json!({"mode": "hard", "highestTierName": name});
+    state.put_pod_group(&PodGroupObject {
+        namespace: "default".into(),
+        name: "g".into(),
+        uid: "u".into(),
+        spec: serde_json::json!({"minMember": 2, "networkTopology": named("spine"), "subGroupPolicy": [
+            {"name": "plain", "subGroupSize": 2},
+            {"name": "worker", "subGroupSize": 2, "networkTopology": named("rack")},
+            {"name": "master", "subGroupSize": 1, "networkTopology": {"highestTierAllowed": 7}},
+        ]}),
+        ..PodGroupObject::default()
+    });
+    let tiers = |state: &MemberState| {
+        let input = &state.cluster.group(state.cluster.find_group("default", "g").unwrap()).input;
+        let of_sub_groups =
+            input.sub_groups.iter().map(|policy| policy.topology.unwrap().highest_tier.unwrap());
+        std::iter::once(input.topology.unwrap().highest_tier.unwrap())
+            .chain(of_sub_groups)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tiers(&state), [-1, -1, 7], "no HyperNode has these names: none is allowed");
+    let put = |state: &mut MemberState, name: &str, tier: i64, tier_name: &str| {
+        let spec = serde_json::json!({"tier": tier, "tierName": tier_name, "members": [
+            {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}]});
+        state.put_hyper_node(name, super::hyper_node::HyperNode::read(name, &spec));
+        assert!(state.resolve_hyper_nodes());
+    };
+    put(&mut state, "r1", 2, "rack");
+    assert_eq!(tiers(&state), [-1, 2, 7]);
+    put(&mut state, "s1", 4, "spine");
+    assert_eq!(tiers(&state), [4, 2, 7]);
 }

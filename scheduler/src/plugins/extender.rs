@@ -22,6 +22,8 @@ pub struct Extender {
     /// Without a trailing `/`.
     pub url: String,
     pub timeout_ms: u64,
+    pub session_open: Option<String>,
+    pub session_close: Option<String>,
     pub predicate: Option<String>,
     pub prioritize: Option<String>,
     pub enqueueable: Option<String>,
@@ -49,7 +51,6 @@ impl Rules for Extender {
         "extender.jobReadyVerb",
         "extender.ignorable",
     ];
-    const IDLE: &'static [&'static str] = &["extender.onSessionOpenVerb", "extender.onSessionCloseVerb"];
     const HOOKS: &'static [Hook] = &[Hook::Predicate, Hook::NodeOrder];
 
     fn compile(settings: &Settings<'_>) -> Result<Self, ArgumentError> {
@@ -68,6 +69,8 @@ impl Rules for Extender {
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             timeout_ms,
+            session_open: verb("extender.onSessionOpenVerb"),
+            session_close: verb("extender.onSessionCloseVerb"),
             predicate: verb("extender.predicateVerb"),
             prioritize: verb("extender.prioritizeVerb"),
             enqueueable: verb("extender.jobEnqueueableVerb"),

@@ -2,7 +2,7 @@
 //!
 //! Strategy `lowNodeUtilization`: nodes below all of `thresholds` are idle, nodes above one of `targetThresholds` are
 //! busy. Pods leave busy nodes, first victims first, while their node is busy and an idle node takes them. Use is
-//! the measured load where there is one, else requests. Source: Volcano's plugin of that name. Deliberately absent:
+//! the measured load where there is one, with `metricsPeriod` its average over that time, else requests. Source: Volcano's plugin of that name. Deliberately absent:
 //! its other strategies; gangs are not cut below their minima.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::pod::{Pod, Status};
 use crate::settings::{ArgumentError, Hook, Settings, duration_s};
 use crate::state::State;
 use crate::sub_groups::Spare;
-use crate::usage::BUSY;
+use crate::usage::{BUSY, Load};
 
 const DEFAULT_INTERVAL_S: i64 = 300;
 /// Most pods moved at once.
@@ -31,6 +31,8 @@ type Thresholds = [i64; RESOURCES.len()];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescheduling {
     interval_s: i64,
+    /// Measured loads are averaged over it; `None`: the last one counts.
+    metrics_period_s: Option<i64>,
     /// `None`: the strategy is not on.
     utilization: Option<Utilization>,
     /// Only pods of these queues; empty: all.
@@ -51,15 +53,15 @@ impl Rules for Rescheduling {
     const NAME: &'static str = "rescheduling";
     const ARGUMENTS: &'static [&'static str] =
         &["interval", "metricsPeriod", "strategies", "queueSelector", "labelSelector"];
-    const IDLE: &'static [&'static str] = &["metricsPeriod"];
     const HOOKS: &'static [Hook] = &[Hook::Victim];
 
     fn compile(settings: &Settings<'_>) -> Result<Self, ArgumentError> {
-        let interval_s = match settings.text("interval") {
-            None => DEFAULT_INTERVAL_S,
+        let duration = |name: &str| match settings.text(name) {
+            None => Ok(None),
             Some(text) => duration_s(text)
                 .filter(|seconds| *seconds > 0)
-                .ok_or_else(|| settings.error("interval", text, "a duration from 1s, such as 5m"))?,
+                .map(Some)
+                .ok_or_else(|| settings.error(name, text, "a duration from 1s, such as 5m")),
         };
         let json = |name: &str, allowed: &'static str| -> Result<Option<Value>, ArgumentError> {
             let Some(text) = settings.text(name).filter(|text| !text.is_empty()) else { return Ok(None) };
@@ -69,7 +71,8 @@ impl Rules for Rescheduling {
         let labels = json("labelSelector", "a map of labels")?.unwrap_or_default();
         let strategies = json("strategies", "a list of strategies")?;
         Ok(Self {
-            interval_s,
+            interval_s: duration("interval")?.unwrap_or(DEFAULT_INTERVAL_S),
+            metrics_period_s: duration("metricsPeriod")?,
             utilization: read_strategies(settings, strategies.as_ref())?,
             queues: queues.as_array().into_iter().flatten().filter_map(text).collect(),
             labels: labels
@@ -90,6 +93,10 @@ impl Rules for Rescheduling {
 }
 
 impl Rescheduling {
+    pub(crate) fn metrics_period_s(&self) -> Option<i64> {
+        self.metrics_period_s
+    }
+
     pub(crate) fn is_due(&self, state: &State) -> bool {
         self.next(state) <= state.now
     }
@@ -200,11 +207,18 @@ fn room(state: &State, node: NodeId, high: &Thresholds) -> Vec<i64> {
 fn used(state: &State, id: NodeId, node: &NodeState) -> Thresholds {
     RESOURCES.map(|(_, place)| {
         let cell = state.nodes.cell(id, place);
-        match (place, node.measured) {
-            (CPU, Some(measured)) => measured.load.cpu / (BUSY / 100),
-            (MEMORY, Some(measured)) => measured.load.memory / (BUSY / 100),
-            _ => percent(cell.used, cell.allocatable),
-        }
+        let measured = |of: fn(&Load) -> i64| {
+            let last = of(&node.measured?.load);
+            let count = i64::try_from(node.recent.len()).unwrap_or(i64::MAX);
+            let average = node.recent.iter().map(of).sum::<i64>().checked_div(count);
+            Some(average.unwrap_or(last) / (BUSY / 100))
+        };
+        let load = match place {
+            CPU => measured(|load| load.cpu),
+            MEMORY => measured(|load| load.memory),
+            _ => None,
+        };
+        load.unwrap_or_else(|| percent(cell.used, cell.allocatable))
     })
 }
 

@@ -125,6 +125,40 @@ fn measured_load_decides_where_there_is_one() {
 }
 
 #[test]
+fn measured_loads_are_averaged_over_their_period() {
+    let bed = |plugin: Plugin| {
+        Bed::new(&config(&[Action::Shuffle], vec![plugin]))
+            .nodes(&["n1 c10", "n2 c10"])
+            .groups(&["a default min=0"])
+            .pods(&["a-a-0 a c1 on=n1"])
+    };
+    let load = |bed: &mut Bed, node: &str, percent: i64, at: i64| {
+        bed.cluster.set_load(node, Load { cpu: BUSY * percent / 100, memory: 0, at });
+    };
+    // A peak of a moment moves nobody; one that lasts does.
+    let mut steady = bed(rescheduling(LOW).argument("metricsPeriod", "2m"));
+    for at in [0, 30, 60] {
+        load(&mut steady, "n1", if at == 60 { 95 } else { 40 }, at);
+        load(&mut steady, "n2", 10, at);
+    }
+    steady.cycle_at(60);
+    assert_eq!(steady.evictions(), "", "58 percent");
+    for at in [90, 120, 150] {
+        load(&mut steady, "n1", 95, at);
+        load(&mut steady, "n2", 10, at);
+    }
+    steady.cycle_at(150);
+    assert_eq!(steady.evictions(), "a-a-0", "the first readings are older than the period");
+    // Without a period the last reading counts.
+    let mut hasty = bed(rescheduling(LOW));
+    load(&mut hasty, "n1", 40, 0);
+    load(&mut hasty, "n1", 95, 60);
+    load(&mut hasty, "n2", 10, 60);
+    hasty.cycle_at(60);
+    assert_eq!(hasty.evictions(), "a-a-0");
+}
+
+#[test]
 fn mistakes_of_rescheduling_are_named() {
     let check = |argument: &str, value: &str, wanted: &str| {
         let plugin = Plugin::new(Rescheduling).argument(argument, value);
@@ -132,6 +166,7 @@ fn mistakes_of_rescheduling_are_named() {
         assert_eq!(error, format!("plugin rescheduling, argument {argument}: {wanted}"));
     };
     check("interval", "0s", "found \"0s\"; allowed: a duration from 1s, such as 5m");
+    check("metricsPeriod", "soon", "found \"soon\"; allowed: a duration from 1s, such as 5m");
     check("strategies", r#"[{"name": "offline"}]"#, "found \"offline\"; allowed: lowNodeUtilization");
     check(
         "strategies",

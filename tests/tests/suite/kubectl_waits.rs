@@ -61,7 +61,7 @@ async fn rollouts_and_conditions_of_the_hub_can_be_waited_for() -> anyhow::Resul
         (Job::batch("batch").manifest(), "condition=Complete job.batch/batch"),
         (
             example("tensorflow-benchmark.yaml")?,
-            "jsonpath={.status.state.phase}=Completed job.batch.volcano.sh/tensorflow-benchmark",
+            "condition=Completed job.batch.volcano.sh/tensorflow-benchmark",
         ),
     ] {
         fleet.apply(&job).await?;

@@ -619,3 +619,25 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
         .await?;
     fleet.finish().await
 }
+
+/// Volcano's users look at the PodGroup, whichever controller creates the pods.
+#[tokio::test]
+async fn a_pytorch_job_for_volcanos_scheduler_has_a_pod_group() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 2x8").run_time(RunTime::Forever).start().await?;
+    let member = fleet.member("east")?;
+    let mut job = fleet_tests::jobs::Job::pytorch("torch").manifest();
+    for role in ["Master", "Worker"] {
+        job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["schedulerName"] = "volcano".into();
+    }
+    objects::apply(&member, &job).await?;
+    let group = fleet
+        .wait_for("the PodGroup of the job to run", async || {
+            let group = objects::get(&member, POD_GROUP, "default", "torch").await?.unwrap_or_default();
+            let runs = group["status"]["phase"] == "Running" && group["status"]["running"] == 2;
+            Ok(if runs { Look::Yes(group) } else { Look::NotYet(group.to_string()) })
+        })
+        .await?;
+    assert_eq!(group["spec"]["minMember"], 2, "{group}");
+    assert_eq!(group["metadata"]["ownerReferences"][0]["kind"], "PyTorchJob", "{group}");
+    fleet.finish().await
+}

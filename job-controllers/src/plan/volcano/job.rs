@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     count, group, group_status, make,
     phase::Phase,
-    plugins, policy,
+    plugins, policy, seen,
     step::{self, Kill, Step},
     task::{problem, too_many},
     view::{Input, View, version_of},
@@ -93,6 +93,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
             }
         }
     }
+    seen::note(&view, &due, &mut status);
     count::write(&mut status, &view);
     plan.set_status(view.job, status);
     plan
