@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 
-use fleet_placement::devices::{Demand, DeviceNode, DeviceTask, Growth, Measure, WHOLE, least_fragments};
+use fleet_placement::devices::{
+    Demand, DeviceNode, DeviceTask, Growth, Measure, WHOLE, first_by_fragments, least_fragments,
+};
 
 const SEEDS: u64 = 10;
 /// Name and published share of GPUs handed out, in tenths of a percent.
@@ -146,7 +148,9 @@ fn choose(
         }
         "BestFit" => by(&|node| cpu_of(node) - cpu + gpu_of(node) - gpu),
         "Packing" => first_of_the_best(free, task, &|node| packing_points(node, task)),
-        "FGD" => first_by_fragments(free, task, demand, known),
+        "FGD" => first_by_fragments(free, task, demand.weight(), &mut |node, task| {
+            grown(node, task, demand, known)
+        }),
         _ => least_fragments(free, task, &mut |node, task| grown(node, task, demand, known)),
     }
 }
@@ -157,26 +161,6 @@ fn grown(node: &DeviceNode, task: &DeviceTask, demand: &Demand, known: &mut Know
     }
     let key = (node.clone(), task.clone());
     known.entry(key).or_insert_with(|| demand.growth(node, task)).clone()
-}
-
-/// By how much fragments shrink, on a logistic curve in whole points of a hundred, as the authors' simulator scores
-/// it: pods without devices are usual ones too, and move where on the curve the others stand.
-fn first_by_fragments(
-    free: &[DeviceNode],
-    task: &DeviceTask,
-    demand: &Demand,
-    known: &mut Known,
-) -> Option<(usize, Vec<usize>)> {
-    let whole = (demand.weight() * WHOLE) as f64;
-    let mut best: Option<(i64, usize, Vec<usize>)> = None;
-    for (at, node) in free.iter().enumerate() {
-        let Some((growth, devices)) = grown(node, task, demand, known) else { continue };
-        let points = (100.0 / (1.0 + (growth as f64 / whole).exp())) as i64;
-        if best.as_ref().is_none_or(|(most, ..)| points > *most) {
-            best = Some((points, at, devices));
-        }
-    }
-    best.map(|(_, at, devices)| (at, devices))
 }
 
 fn main() {

@@ -12,7 +12,7 @@ mod tests;
 mod usual;
 
 pub use cards::{ALL_CORES, Ask, Card, Choice, Load, Loads, Part, Sharing, cards_by_memory, choose};
-pub use fragments::{Demand, Growth, Measure, least_fragments};
+pub use fragments::{Demand, Growth, Measure, first_by_fragments, least_fragments};
 pub use usual::Usual;
 
 /// One whole device.

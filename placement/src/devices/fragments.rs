@@ -123,3 +123,24 @@ pub fn least_fragments(
     let best = fitting.min_by(|a, b| a.0.cmp(&b.0));
     best.map(|(_, position, devices)| (position, devices))
 }
+
+/// The first node with the most points of a hundred, on a logistic curve of how much fragments shrink there for each unit of
+/// the demand's `weight`: FGD as the simulator of the paper's authors scores it. A growth that differs by less than a point
+/// is the same there, and pods without devices, which are usual ones too, move where on the curve the others stand.
+pub fn first_by_fragments(
+    nodes: &[DeviceNode],
+    task: &DeviceTask,
+    weight: i64,
+    growth: &mut dyn FnMut(&DeviceNode, &DeviceTask) -> Option<Growth>,
+) -> Option<(usize, Vec<usize>)> {
+    let whole = (weight * WHOLE) as f64;
+    let mut best: Option<(i64, usize, Vec<usize>)> = None;
+    for (position, node) in nodes.iter().enumerate() {
+        let Some((grown, devices)) = growth(node, task) else { continue };
+        let points = (100.0 / (1.0 + (grown as f64 / whole).exp())) as i64;
+        if best.as_ref().is_none_or(|(most, ..)| points > *most) {
+            best = Some((points, position, devices));
+        }
+    }
+    best.map(|(_, position, devices)| (position, devices))
+}

@@ -49,6 +49,34 @@ fn a_part_goes_where_parts_are() {
     assert_eq!(least_fragments(&nodes, &task(3, 1000), &mut growth), None);
 }
 
+/// FGD: points of a hundred, and the first node of those with the most.
+#[test]
+fn points_decide_and_then_the_order() {
+    let whole_first = Demand::of(Measure::Next, [&task(1, 1000), &task(1, 500)]);
+    let nodes = [node(&[1000, 1000]), node(&[1000, 500])];
+    let mut growth = |node: &DeviceNode, task: &DeviceTask| whole_first.growth(node, task);
+    assert_eq!(first_by_fragments(&nodes, &task(1, 500), 2, &mut growth), Some((1, vec![1])));
+    assert_eq!(first_by_fragments(&nodes, &task(3, 1000), 2, &mut growth), None);
+    // By hand: 100 / (1 + e^g) points for a growth of g devices for each usual task.
+    let given = |grown: [i64; 3]| {
+        let mut left = grown.into_iter();
+        let mut growth = |_: &DeviceNode, _: &DeviceTask| Some((left.next()?, vec![0]));
+        let three = [node(&[1000]), node(&[1000]), node(&[1000])];
+        first_by_fragments(&three, &task(1, 1000), 10, &mut growth).map(|(position, _)| position)
+    };
+    // 50.0, 49.9 and 50.2 points: of whole ones 50, 49 and 50, so that the first stands before the least.
+    assert_eq!(given([0, 40, -80]), Some(0));
+    assert_eq!(given([0, 40, -800]), Some(2), "51 points");
+    assert_eq!(given([10_000, 9_990, 9_000]), Some(2), "26, 26 and 28 points");
+    // The same shrinking is worth less among more usual tasks.
+    let mut growth = {
+        let mut left = [0, -800].into_iter();
+        move |_: &DeviceNode, _: &DeviceTask| Some((left.next()?, vec![0]))
+    };
+    let two = [node(&[1000]), node(&[1000])];
+    assert_eq!(first_by_fragments(&two, &task(1, 1000), 100, &mut growth).map(|(at, _)| at), Some(0));
+}
+
 #[test]
 fn models_and_processors_decide_too() {
     let mut picky = task(1, 1000);
