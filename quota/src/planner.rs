@@ -31,7 +31,7 @@ use fleet_resources::Resources;
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, NotAdmitted, Plan, PlanLimits};
-use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
+use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use backoff::Backoffs;
 use contest::Contest;
@@ -296,18 +296,23 @@ impl Planner {
     }
 
     /// Drops all derived state, so that the next plan considers everything. Changes no decision, only the cost of
-    /// the plan. What [`Places`] has refused is kept until places are freed.
+    /// the plan. What [`Places`] has refused is kept until places are freed, and what is reserved until less is: a job that
+    /// is asked about again stands for its leaf until it is refused again, and others go first meanwhile.
     pub fn look_again(&mut self) {
         self.contest = Contest::new(self.ledger.tree());
+        let ids = self.queues.class_ids();
+        let stops = ids.iter().filter_map(|id| Some((*id, self.queues.class(*id)?.stop.clone())));
+        let kept: Vec<(ClassId, Stop)> = stops.filter(|(_, stop)| matches!(stop, Stop::Kept(_))).collect();
         self.queues.forget_stops();
         let placeless = std::mem::take(&mut self.index);
-        for id in self.queues.class_ids() {
+        for id in ids {
             let Some(class) = self.queues.class(id) else { continue };
             self.contest.waits(self.ledger.tree(), class.key.leaf, &class.request);
             if placeless.is_placeless(class.key.shape) {
                 self.index.stop(&mut self.queues, id, Stop::Place);
             }
         }
+        kept.into_iter().for_each(|(id, stop)| self.index.stop(&mut self.queues, id, stop));
         let leaves: Vec<NodeId> = self.queues.lines().map(|(leaf, _)| leaf).collect();
         for leaf in leaves {
             self.look_at(leaf);

@@ -179,7 +179,10 @@ fn screenshots(folder: &Path) -> anyhow::Result<()> {
 
 fn laws(cases: u32) -> anyhow::Result<()> {
     let cases = [("PROPTEST_CASES", &*cases.to_string())];
-    cargo::run_with(&cases, &["test", "--release", "-p", "fleet-quota", "--lib", "histories"])?;
+    cargo::run_with(
+        &cases,
+        &["test", "--release", "-p", "fleet-quota", "--lib", "--", "tests::histories", "tests::laws"],
+    )?;
     cargo::run_with(&cases, &["test", "--release", "-p", "fleet-scheduler", "--lib", "laws"])?;
     cargo::run(&["test", "--release", "-p", "fleet-cells", "--lib", "--", "--ignored"])
 }

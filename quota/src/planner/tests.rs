@@ -3,11 +3,25 @@
 use std::collections::BTreeSet;
 
 use super::state::Planner;
+use crate::ledger::JobId;
+use crate::queues::{ClassId, Stop};
 
 impl Planner {
     /// Entries that whoever frees quota may have to walk.
     pub(crate) fn listed_under_limits(&self) -> usize {
         self.index.bounds.values().map(BTreeSet::len).sum()
+    }
+
+    /// As if nobody had been refused what is reserved. The first job of each class that was.
+    pub(crate) fn forget_kept(&mut self) -> BTreeSet<JobId> {
+        let kept =
+            |id: &ClassId| matches!(self.queues.class(*id).map(|class| &class.stop), Some(Stop::Kept(_)));
+        let classes: BTreeSet<ClassId> = self.queues.class_ids().into_iter().filter(kept).collect();
+        let fronts = self.queues.lines().flat_map(|(_, line)| &line.fronts);
+        let jobs =
+            fronts.filter(|(_, class)| classes.contains(class)).map(|(key, _)| key.id.clone()).collect();
+        self.wake_kept();
+        jobs
     }
 
     /// As if so many jobs had been preempted by share at this time.

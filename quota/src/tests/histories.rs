@@ -88,6 +88,17 @@ struct Promise {
     edited: bool,
 }
 
+/// A promise that ended in the last plan.
+#[derive(Clone, Debug)]
+struct Ended {
+    preemptor: JobId,
+    promise: Promise,
+    /// Where the preemptor started; `None`: it gave up.
+    started: Option<ClusterName>,
+    /// The tree, as it was before the plan, would have admitted it into what its victims leave.
+    fits: bool,
+}
+
 struct World {
     fleet: Fleet,
     jobs: BTreeMap<JobId, WaitingJob>,
@@ -96,8 +107,10 @@ struct World {
     victims: Vec<JobId>,
     /// By preemptor.
     promises: BTreeMap<JobId, Promise>,
-    /// Promises that ended in the last plan, and where the preemptor started; `None` if it gave up.
-    ended: Vec<(JobId, Promise, Option<ClusterName>)>,
+    /// Promises that ended in the last plan.
+    ended: Vec<Ended>,
+    /// Promises that an edit ended since.
+    lost_by_edit: Vec<Ended>,
     /// What was decided, for a reader of a failure.
     log: Vec<String>,
 }
@@ -111,6 +124,7 @@ impl World {
             victims: Vec::new(),
             promises: BTreeMap::new(),
             ended: Vec::new(),
+            lost_by_edit: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -170,18 +184,48 @@ impl World {
                 let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
                 planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
                 self.promises.values_mut().for_each(|promise| promise.edited = true);
-                self.forget_hopeless();
+                let before = self.fleet.planner.ledger().clone();
+                self.ended.clear();
+                self.forget_hopeless(&before);
+                self.lost_by_edit.append(&mut self.ended);
             }
         }
     }
 
     /// A job that an edited tree could never admit says so, and preempts for nothing no longer.
-    fn forget_hopeless(&mut self) {
+    fn forget_hopeless(&mut self, before: &Ledger) {
         let planner = &self.fleet.planner;
-        self.promises.retain(|id, promise| {
+        let hopeless = |(id, promise): &(&JobId, &Promise)| {
             let says_so = || matches!(planner.reason(id), Some(WaitReason::Quota(_)));
-            !promise.edited || planner.holds_room(id) || !says_so()
-        });
+            promise.edited && !planner.holds_room(id) && says_so()
+        };
+        let hopeless: Vec<JobId> = self.promises.iter().filter(hopeless).map(|(id, _)| id.clone()).collect();
+        self.give_up(&hopeless, before);
+    }
+
+    /// These preemptors start no more. Each is judged by the ledger before, without its victims, and with those in it that
+    /// keep their promises.
+    fn give_up(&mut self, preemptors: &[JobId], before: &Ledger) {
+        let lost: Vec<(JobId, Promise)> =
+            preemptors.iter().filter_map(|id| Some((id.clone(), self.promises.remove(id)?))).collect();
+        for (preemptor, promise) in lost {
+            let mut ledger = before.clone();
+            let gone = promise.left.iter().chain(self.promises.values().flat_map(|promise| &promise.left));
+            gone.for_each(|victim| drop(ledger.release(victim)));
+            let clusters = &mut self.fleet.clusters;
+            let mut taken = Vec::new();
+            for (id, kept) in &self.promises {
+                let Some(job) = self.fleet.planner.queues().get(id) else { continue };
+                admit_to(&mut ledger, job);
+                taken.extend((kept.cluster == promise.cluster).then_some(job));
+            }
+            let Some(job) = self.fleet.planner.queues().get(&preemptor) else { continue };
+            let free: Vec<JobId> = promise.left.iter().cloned().collect();
+            let together: Vec<&WaitingJob> = taken.into_iter().chain([job]).collect();
+            let fits = ledger.check(job.leaf, &job.request, job.preemptible).is_ok()
+                && clusters.fits_without(&together, &promise.cluster, &free);
+            self.ended.push(Ended { preemptor, promise, started: None, fits });
+        }
     }
 
     fn end(&mut self, id: &JobId) {
@@ -227,21 +271,25 @@ impl World {
         self.fleet.now_ms += 1;
         let Fleet { planner, clusters, now_ms } = &mut self.fleet;
         clusters.now_ms = *now_ms;
+        let before = planner.ledger().clone();
+        self.ended = std::mem::take(&mut self.lost_by_edit);
         let plan = planner.plan(*now_ms, limits, clusters);
         self.log.extend(plan.decisions.iter().map(|decision| format!("{now_ms}: {}", said(decision))));
-        self.ended.clear();
         for (id, cluster) in plan.admitted() {
             clusters.started.insert(id.clone(), *now_ms);
             if let Some(run_ms) = self.jobs[id].run_time_ms {
                 clusters.ends.insert(id.clone(), *now_ms + run_ms);
             }
-            let kept = self.promises.remove(id).map(|promise| (id.clone(), promise, Some(cluster.clone())));
-            self.ended.extend(kept);
+            self.ended.extend(self.promises.remove(id).map(|promise| Ended {
+                preemptor: id.clone(),
+                promise,
+                started: Some(cluster.clone()),
+                fits: true,
+            }));
         }
         let gives_up = |d: &&Decision| matches!(d.outcome, Outcome::Wait(WaitReason::Backoff { .. }));
-        for Decision { job, .. } in plan.decisions.iter().filter(gives_up) {
-            self.ended.extend(self.promises.remove(job).map(|promise| (job.clone(), promise, None)));
-        }
+        let lost: Vec<JobId> = plan.decisions.iter().filter(gives_up).map(|d| d.job.clone()).collect();
+        self.give_up(&lost, &before);
         for (id, take) in plan.takes() {
             self.victims.extend(take.victims.iter().map(|victim| victim.job.clone()));
             let counted =
@@ -249,9 +297,22 @@ impl World {
             let promise = Promise { cluster: take.cluster.clone(), left: counted.collect(), edited: false };
             self.promises.insert(id.clone(), promise);
         }
-        self.forget_hopeless();
+        self.forget_hopeless(&before);
         plan
     }
+}
+
+fn admit_to(ledger: &mut Ledger, job: &WaitingJob) {
+    ledger.admit(AdmittedJob {
+        id: job.id.clone(),
+        leaf: job.leaf,
+        request: job.request.clone(),
+        preemptible: job.preemptible,
+        priority: job.priority,
+        enqueued_at_ms: job.enqueued_at_ms,
+        admitted_at_ms: 0,
+        preemptions: job.preemptions,
+    });
 }
 
 /// As many as a developer waits for, or as `PROPTEST_CASES` says.
@@ -298,14 +359,15 @@ proptest! {
 
     /// Who is evicted is evicted for one who then starts, at once when all victims have ended, whatever else has happened in
     /// the meantime: in that cluster, unless other victims that it counts on are still ending there. Only after an edit of
-    /// the tree may the preemptor give up instead, and says so.
+    /// the tree may the preemptor give up instead, and says so: when the tree as edited does not admit it even without its
+    /// victims.
     #[test]
     fn nobody_is_evicted_for_nothing(events in histories(60)) {
         let mut world = World::new();
         for event in &events {
             world.play(event, PlanLimits::default(), &mut |world, _| {
-                for (id, promise, cluster) in &world.ended {
-                    match cluster {
+                for Ended { preemptor: id, promise, started, fits } in &world.ended {
+                    match started {
                         Some(cluster) if *cluster == promise.cluster => {}
                         // Where its victims were, others are still ending on whom it counts.
                         Some(_) => {
@@ -313,7 +375,10 @@ proptest! {
                             let fits = world.fleet.clusters.fits_without(&[job], &promise.cluster, &[]);
                             prop_assert!(!fits, "{} starts elsewhere\n{}", id, world.log.join("\n"));
                         }
-                        None => prop_assert!(promise.edited, "{} gives up\n{}", id, world.log.join("\n")),
+                        None => prop_assert!(
+                            promise.edited && !fits,
+                            "{} gives up, edited {}, fits {}\n{}", id, promise.edited, fits, world.log.join("\n")
+                        ),
                     }
                 }
                 let planner = &world.fleet.planner;
@@ -389,24 +454,27 @@ proptest! {
     }
 
     /// A job that started is not evicted for what was known when it did: with nothing new no later plan of the same
-    /// moment takes from it by priority or by share, nor one a moment after. A min is taken back at any time: a
-    /// promise is kept before it, and may be all that the promised start was good for.
+    /// moment takes from it, nor one a moment after. Only who was promised its start may lose it at once to a min: a
+    /// promise is kept before a min is taken back, and may be all that the promised start was good for.
     #[test]
     fn nobody_is_evicted_for_what_was_known_when_it_started(events in histories(40), searches in 1_usize..4) {
         let mut world = World::new();
         let limits = PlanLimits { searches, ..PlanLimits::default() };
         for event in events.iter().filter(|event| !matches!(event, Event::Wait(_))) {
             world.happen(event);
-            let mut started: BTreeSet<JobId> = BTreeSet::new();
+            let (mut started, mut promised) = (BTreeSet::<JobId>::new(), BTreeSet::<JobId>::new());
             for _ in 0..200 {
                 let plan = world.plan(limits);
                 for (preemptor, take) in plan.takes() {
                     let early = take.victims.iter().find(|victim| {
-                        victim.rule != TakeRule::Reclaim && started.contains(&victim.job)
+                        let by_promise = victim.rule == TakeRule::Reclaim && promised.contains(&victim.job);
+                        started.contains(&victim.job) && !by_promise
                     });
                     prop_assert!(early.is_none(), "{} preempts {:?}\n{}", preemptor, early, world.log.join("\n"));
                 }
                 started.extend(plan.admitted().map(|(id, _)| id.clone()));
+                let kept = world.ended.iter().filter(|ended| ended.started.is_some());
+                promised.extend(kept.map(|ended| ended.preemptor.clone()));
                 if !plan.more && plan.decisions.is_empty() {
                     break;
                 }

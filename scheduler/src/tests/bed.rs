@@ -269,6 +269,15 @@ impl Bed {
         }
     }
 
+    /// Everything bound runs that nobody asked to leave.
+    pub fn run(&mut self) {
+        for (name, node) in self.bound.iter().filter(|(name, _)| !self.evicted.contains(*name)) {
+            if let Some(id) = self.pods.get(name) {
+                self.cluster.update_pod(*id, Status::Running, Some(node));
+            }
+        }
+    }
+
     pub fn end(&mut self, name: &str) {
         let id = self.pods.remove(name).unwrap();
         self.bound.remove(name);

@@ -250,4 +250,59 @@ proptest! {
             prop_assert!((cpu > 0 && taker.1 > 0) || (gpu > 0 && taker.2 > 0), "p{} gives nothing", number);
         }
     }
+
+    /// Several take at once, and their victims end one by one while others come and go: what is promised is there or about
+    /// to be there, nobody else gets it, and where nobody ends any more each promise is kept or has ended.
+    #[test]
+    fn promised_room_goes_to_its_taker_or_the_promise_ends(
+        nodes in proptest::collection::vec(3_i64..8, 1..4),
+        steps in proptest::collection::vec((0_u8..6, 0_usize..3, 1_i64..4, 1_usize..4, 0_i64..4, 0_usize..8), 1..30),
+        by_capacity in any::<bool>(),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&taking(if by_capacity { Capacity } else { Proportion })).nodes(&names);
+        (0..3).for_each(|queue| bed.queue(&format!("q{queue} w{} des=c{}", queue + 1, queue + 1)));
+        let mut pods: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+        let mut told = Vec::new();
+        // When all has come, the victims that are left end one after the other.
+        let ends = std::iter::repeat_n((5, 0, 0, 0, 0, 0), 60);
+        for (now, (kind, queue, size, count, priority, nth)) in (0..).zip(steps.into_iter().chain(ends)) {
+            match kind {
+                0..3 => {
+                    let min = if kind == 0 { count } else { 1 };
+                    bed.group(&format!("g{now} q{queue} min={min} prio={priority} created={now}"));
+                    for i in 0..count {
+                        let pod = format!("p{now}-a-{i}");
+                        pods.insert(pod.clone(), format!("g{now} c{size} prio={priority}"));
+                        bed.pod(&format!("{pod} {}", pods[&pod]));
+                    }
+                }
+                3 => {
+                    let runs: Vec<String> =
+                        bed.bound.keys().filter(|pod| !bed.evicted.contains(*pod)).cloned().collect();
+                    if let Some(pod) = runs.get(nth % runs.len().max(1)) {
+                        bed.end(pod);
+                    }
+                }
+                _ => {
+                    // A victim is gone, and its controller makes it again.
+                    if let Some(pod) = bed.evicted.iter().nth(nth % bed.evicted.len().max(1)).cloned() {
+                        bed.evicted.remove(&pod);
+                        bed.end(&pod);
+                        bed.pod(&format!("{pod} {}", pods[&pod]));
+                    }
+                }
+            }
+            bed.cycle_at(now);
+            bed.run();
+            told.push(format!("{now}: {kind} | {} | {} | {}", bed.binds(), bed.evictions(), bed.promises()));
+            for (_, cells) in bed.cluster.nodes.iter().map(|(id, _)| (id, bed.cluster.nodes.cells(id))) {
+                let short = cells.iter().any(|cell| cell.future_idle() < 0);
+                prop_assert!(!short, "promised twice:\n{}", told.join("\n"));
+            }
+            let stands = bed.evicted.is_empty() && !bed.promises().is_empty();
+            prop_assert!(!stands, "a promise of nothing that ends:\n{}", told.join("\n"));
+        }
+    }
 }
