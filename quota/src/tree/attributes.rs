@@ -68,7 +68,7 @@ pub enum Values {
 
 /// An attribute with an effect: name, nodes, values, and what is used instead of a wrong value.
 #[derive(Clone, Copy, Debug)]
-pub struct Attribute(pub &'static str, pub On, pub Values, &'static str);
+pub struct Attribute(pub &'static str, pub On, pub Values, pub &'static str);
 
 /// Every attribute with an effect.
 pub const ATTRIBUTES: &[Attribute] = &[
