@@ -99,6 +99,12 @@ struct Ended {
     fits: bool,
 }
 
+/// Use and places before a plan.
+struct Before {
+    ledger: Ledger,
+    clusters: Clusters,
+}
+
 struct World {
     fleet: Fleet,
     jobs: BTreeMap<JobId, WaitingJob>,
@@ -184,7 +190,8 @@ impl World {
                 let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
                 planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
                 self.promises.values_mut().for_each(|promise| promise.edited = true);
-                let before = self.fleet.planner.ledger().clone();
+                let before =
+                    Before { ledger: planner.ledger().clone(), clusters: self.fleet.clusters.clone() };
                 self.ended.clear();
                 self.forget_hopeless(&before);
                 self.lost_by_edit.append(&mut self.ended);
@@ -193,7 +200,7 @@ impl World {
     }
 
     /// A job that an edited tree could never admit says so, and preempts for nothing no longer.
-    fn forget_hopeless(&mut self, before: &Ledger) {
+    fn forget_hopeless(&mut self, before: &Before) {
         let planner = &self.fleet.planner;
         let hopeless = |(id, promise): &(&JobId, &Promise)| {
             let says_so = || matches!(planner.reason(id), Some(WaitReason::Quota(_)));
@@ -203,27 +210,33 @@ impl World {
         self.give_up(&hopeless, before);
     }
 
+    /// The job as it waits or would, in the tree of now.
+    fn job(&self, id: &JobId) -> WaitingJob {
+        let leaf = leaf(self.fleet.planner.tree(), self.leaves[id]);
+        WaitingJob { leaf, ..self.jobs[id].clone() }
+    }
+
     /// These preemptors start no more. Each is judged by the ledger before, without its victims, and with those in it that
     /// keep their promises.
-    fn give_up(&mut self, preemptors: &[JobId], before: &Ledger) {
+    fn give_up(&mut self, preemptors: &[JobId], before: &Before) {
         let lost: Vec<(JobId, Promise)> =
             preemptors.iter().filter_map(|id| Some((id.clone(), self.promises.remove(id)?))).collect();
         for (preemptor, promise) in lost {
-            let mut ledger = before.clone();
-            let gone = promise.left.iter().chain(self.promises.values().flat_map(|promise| &promise.left));
-            gone.for_each(|victim| drop(ledger.release(victim)));
-            let clusters = &mut self.fleet.clusters;
+            let mut ledger = before.ledger.clone();
+            let others = self.promises.values().flat_map(|promise| &promise.left);
+            let gone: Vec<JobId> = promise.left.iter().chain(others).cloned().collect();
+            gone.iter().for_each(|victim| drop(ledger.release(victim)));
             let mut taken = Vec::new();
-            for (id, kept) in &self.promises {
-                let Some(job) = self.fleet.planner.queues().get(id) else { continue };
+            let kept: Vec<(WaitingJob, &ClusterName)> =
+                self.promises.iter().map(|(id, kept)| (self.job(id), &kept.cluster)).collect();
+            for (job, cluster) in &kept {
                 admit_to(&mut ledger, job);
-                taken.extend((kept.cluster == promise.cluster).then_some(job));
+                taken.extend((**cluster == promise.cluster).then_some(job));
             }
-            let Some(job) = self.fleet.planner.queues().get(&preemptor) else { continue };
-            let free: Vec<JobId> = promise.left.iter().cloned().collect();
-            let together: Vec<&WaitingJob> = taken.into_iter().chain([job]).collect();
+            let job = self.job(&preemptor);
+            let together: Vec<&WaitingJob> = taken.into_iter().chain([&job]).collect();
             let fits = ledger.check(job.leaf, &job.request, job.preemptible).is_ok()
-                && clusters.fits_without(&together, &promise.cluster, &free);
+                && before.clusters.clone().fits_without(&together, &promise.cluster, &gone);
             self.ended.push(Ended { preemptor, promise, started: None, fits });
         }
     }
@@ -271,10 +284,17 @@ impl World {
         self.fleet.now_ms += 1;
         let Fleet { planner, clusters, now_ms } = &mut self.fleet;
         clusters.now_ms = *now_ms;
-        let before = planner.ledger().clone();
+        let before = Before { ledger: planner.ledger().clone(), clusters: clusters.clone() };
         self.ended = std::mem::take(&mut self.lost_by_edit);
         let plan = planner.plan(*now_ms, limits, clusters);
         self.log.extend(plan.decisions.iter().map(|decision| format!("{now_ms}: {}", said(decision))));
+        // Who starts in this plan keeps its promise beside those who give up.
+        let gives_up = |d: &&Decision| matches!(d.outcome, Outcome::Wait(WaitReason::Backoff { .. }));
+        let lost: Vec<JobId> = plan.decisions.iter().filter(gives_up).map(|d| d.job.clone()).collect();
+        self.give_up(&lost, &before);
+        self.forget_hopeless(&before);
+        let clusters = &mut self.fleet.clusters;
+        let now_ms = &self.fleet.now_ms;
         for (id, cluster) in plan.admitted() {
             clusters.started.insert(id.clone(), *now_ms);
             if let Some(run_ms) = self.jobs[id].run_time_ms {
@@ -287,9 +307,6 @@ impl World {
                 fits: true,
             }));
         }
-        let gives_up = |d: &&Decision| matches!(d.outcome, Outcome::Wait(WaitReason::Backoff { .. }));
-        let lost: Vec<JobId> = plan.decisions.iter().filter(gives_up).map(|d| d.job.clone()).collect();
-        self.give_up(&lost, &before);
         for (id, take) in plan.takes() {
             self.victims.extend(take.victims.iter().map(|victim| victim.job.clone()));
             let counted =
@@ -297,7 +314,6 @@ impl World {
             let promise = Promise { cluster: take.cluster.clone(), left: counted.collect(), edited: false };
             self.promises.insert(id.clone(), promise);
         }
-        self.forget_hopeless(&before);
         plan
     }
 }
@@ -454,8 +470,8 @@ proptest! {
     }
 
     /// A job that started is not evicted for what was known when it did: with nothing new no later plan of the same
-    /// moment takes from it, nor one a moment after. Only who was promised its start may lose it at once to a min: a
-    /// promise is kept before a min is taken back, and may be all that the promised start was good for.
+    /// moment takes from it, nor one a moment after. Only who was promised its start, as a preemptor or by a claim, may lose it at
+    /// once to a min: a promise is kept before a min is taken back, and may be all that the promised start was good for.
     #[test]
     fn nobody_is_evicted_for_what_was_known_when_it_started(events in histories(40), searches in 1_usize..4) {
         let mut world = World::new();
@@ -464,6 +480,9 @@ proptest! {
             world.happen(event);
             let (mut started, mut promised) = (BTreeSet::<JobId>::new(), BTreeSet::<JobId>::new());
             for _ in 0..200 {
+                let planner = &world.fleet.planner;
+                let held: BTreeSet<JobId> =
+                    world.jobs.keys().filter(|id| planner.holds_room(id)).cloned().collect();
                 let plan = world.plan(limits);
                 for (preemptor, take) in plan.takes() {
                     let early = take.victims.iter().find(|victim| {
@@ -473,8 +492,7 @@ proptest! {
                     prop_assert!(early.is_none(), "{} preempts {:?}\n{}", preemptor, early, world.log.join("\n"));
                 }
                 started.extend(plan.admitted().map(|(id, _)| id.clone()));
-                let kept = world.ended.iter().filter(|ended| ended.started.is_some());
-                promised.extend(kept.map(|ended| ended.preemptor.clone()));
+                promised.extend(plan.admitted().map(|(id, _)| id.clone()).filter(|id| held.contains(id)));
                 if !plan.more && plan.decisions.is_empty() {
                     break;
                 }
