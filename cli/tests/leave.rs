@@ -63,6 +63,8 @@ async fn two_members_leave_with_a_deployment_and_a_config_map_in_one() {
         fleet().args([&["--kubeconfig", &hub_file], arguments].concat()).output().expect("runs")
     };
     for (version, kind, plural, object) in objects() {
+        let mut object = object;
+        (object["apiVersion"], object["kind"]) = (version.into(), kind.into());
         let object = serde_json::from_value(object).expect("an object");
         let api = api(&hub, version, kind, plural, Some("default"));
         api.create(&Default::default(), &object).await.expect("created");
