@@ -18,6 +18,7 @@ mod jobs;
 mod known;
 pub mod log;
 mod outlook;
+mod paths;
 mod preemptions;
 mod queues;
 pub mod run;
@@ -26,6 +27,7 @@ mod sight;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod told;
 mod virtual_clusters;
 
 pub use bars::{Bar, bar};
@@ -40,8 +42,9 @@ pub use job::{Job, State};
 pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
 pub use outlook::outlook;
+pub use paths::{ROOT, path_of};
 pub use preemptions::{PreemptionRow, preempted_for, preemptions};
-pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, ROOT, WaitingRow, is_place, path_of, queue, queues};
+pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow, is_place, queue, queues};
 pub use said::said_now;
 pub use sight::{Namespaces, Sight};
 pub use timeline::{Span, SpanKind, Timeline, timeline};

@@ -10,8 +10,8 @@ use crate::{
     amounts::GPU,
     facts::{AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts},
     job::{Job, State},
-    preemptions::Told,
     sight::Sight,
+    told::Told,
 };
 use fleet_policies::reason::Reason;
 use fleet_resources::quantity;
