@@ -440,7 +440,7 @@ impl Known {
 
 impl Leaves {
     fn add(&mut self, node: &QuotaFacts, parent: &str) {
-        let path = crate::queues::path_of(&node.name, parent);
+        let path = crate::paths::path_of(&node.name, parent);
         for child in &node.children {
             self.add(child, &path);
         }

@@ -19,6 +19,7 @@ mod known;
 pub mod log;
 mod nodes;
 mod outlook;
+mod paths;
 mod preemptions;
 mod queues;
 pub mod run;
@@ -27,6 +28,7 @@ mod sight;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod told;
 mod virtual_clusters;
 
 pub use bars::{Bar, bar};
@@ -42,8 +44,9 @@ pub use jobs::{Cursor, JobPage, JobQuery, JobRow, Sort, job_row, jobs};
 pub use known::{Known, Place};
 pub use nodes::{ClusterPage, NodeJob, NodePage, NodeRow, cluster_page, cluster_pages};
 pub use outlook::outlook;
+pub use paths::{ROOT, path_of};
 pub use preemptions::{PreemptionRow, preempted_for, preemptions};
-pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, ROOT, WaitingRow, is_place, path_of, queue, queues};
+pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow, is_place, queue, queues};
 pub use said::said_now;
 pub use sight::{Namespaces, Sight};
 pub use timeline::{Span, SpanKind, Timeline, timeline};

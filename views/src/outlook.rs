@@ -6,7 +6,8 @@ use crate::{
     amounts,
     facts::QuotaFacts,
     known::Known,
-    queues::{QueueRow, ROOT, queues},
+    paths::ROOT,
+    queues::{QueueRow, queues},
     sight::Sight,
 };
 

@@ -1,16 +1,15 @@
 //! Who made room for whom: runs that were preempted, with what it cost. Deliberately absent: who could be preempted.
 
-use fleet_policies::reason::Reason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    facts::AttemptFacts,
     indexes::Over,
     job::Job,
     known::Known,
-    queues::holds,
+    paths::holds,
     sight::{Namespaces, Sight},
+    told::{Told, is_one},
 };
 
 /// Preemptions on one page.
@@ -32,31 +31,6 @@ pub struct PreemptionRow {
     /// `25 s of work are lost`; empty if it is not said.
     pub lost: String,
     pub at_s: i64,
-}
-
-/// What the message of a preempted run says: `preempted by TAKER in CLUSTER (RULE); LOST`, as the planner writes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told<'m> {
-    /// `namespace/name`
-    pub by: &'m str,
-    pub rule: &'m str,
-    pub lost: &'m str,
-}
-
-impl<'m> Told<'m> {
-    /// What is not there is empty.
-    pub fn read(message: &'m str) -> Self {
-        let Some(rest) = message.strip_prefix("preempted by ") else { return Self::default() };
-        // Neither a name nor a cluster has a space in it.
-        let by = rest.split(' ').next().unwrap_or_default();
-        let (rule, after) =
-            rest.split_once(" (").and_then(|(_, rest)| rest.split_once(')')).unwrap_or_default();
-        Self { by, rule, lost: after.strip_prefix("; ").unwrap_or_default() }
-    }
-}
-
-pub(crate) fn is_one(attempt: &AttemptFacts) -> bool {
-    attempt.reason == Reason::Preempted.as_str()
 }
 
 /// The runs that were preempted for a job, the newest first, and how many more there are.
@@ -103,25 +77,4 @@ fn row(known: &Known, sight: &Sight, over: &Over, taker: Option<&Job>) -> Option
         lost: told.lost.to_owned(),
         at_s: attempt.ended_s,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Told;
-
-    #[test]
-    fn a_message_says_who_took_the_place() {
-        let check = |message: &str, by: &str, rule: &str, lost: &str| {
-            assert_eq!(Told::read(message), Told { by, rule, lost }, "{message}");
-        };
-        check(
-            "preempted by team/wide in east (Reclaim); 25 s of work since its last checkpoint are lost",
-            "team/wide",
-            "Reclaim",
-            "25 s of work since its last checkpoint are lost",
-        );
-        check("preempted by a/own (Reclaim)", "a/own", "Reclaim", "");
-        check("preempted by a/own", "a/own", "", "");
-        check("evicted from east", "", "", "");
-    }
 }

@@ -16,6 +16,7 @@ use crate::{
     facts::QuotaFacts,
     job::Job,
     known::{Known, Place},
+    paths::{holds, path_of},
     preemptions::{PreemptionRow, preemptions},
     sight::Sight,
 };
@@ -203,19 +204,6 @@ fn claims(known: &Known, sight: &Sight, is_seen: impl Fn(&str) -> bool) -> Vec<C
         })
     })
     .collect()
-}
-
-/// Whether `path` is the node `of`, or below it.
-pub(crate) fn holds(of: &str, path: &str) -> bool {
-    path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Path of the root, whatever its name is.
-pub const ROOT: &str = "root";
-
-/// Path of a node below the node at `parent`; of the root, whose parent is empty, always [`ROOT`].
-pub fn path_of(name: &str, parent: &str) -> String {
-    if parent.is_empty() { ROOT.to_owned() } else { format!("{parent}/{name}") }
 }
 
 type Cursor = (usize, String, Place);

@@ -41,12 +41,8 @@ impl What {
 }
 
 /// The portal's own way to the hub, for the Secrets of members alone.
-pub struct Own(pub Client);
-
-impl Own {
-    fn server(&self, url: &str) -> Server {
-        Server { client: self.0.clone(), name: "hub".to_owned(), url: url.to_owned(), patience: HUB_PATIENCE }
-    }
+fn own_server(own: &Client, url: &str) -> Server {
+    Server { client: own.clone(), name: "hub".to_owned(), url: url.to_owned(), patience: HUB_PATIENCE }
 }
 
 /// A member, for a user who may see what is asked for of jobs of this namespace. `hub` is the hub as he sees it.
@@ -78,6 +74,6 @@ pub async fn reach(
     let objects = web.board.clusters();
     let object = objects.iter().find(|object| object.name_any() == cluster);
     let object = object.ok_or_else(|| format!("there is no Cluster {cluster} any more"))?;
-    let found = members::member(&own.server(&web.url), object, cluster, patience).await;
+    let found = members::member(&own_server(own, &web.url), object, cluster, patience).await;
     found.map_err(|why| why.to_string())
 }

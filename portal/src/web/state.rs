@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::{HeaderValue, header};
 use kube::{Client, client::Body};
 
-use super::{callers::Callers, members::Own, metrics::PortalMetrics, session::Sessions, watched::Drawn};
+use super::{callers::Callers, metrics::PortalMetrics, session::Sessions, watched::Drawn};
 use crate::{board::Board, time::Time};
 use fleet_openpai::{
     server::{HUB_PATIENCE, Server},
@@ -31,7 +31,7 @@ pub struct Web {
     /// The run log of this fleet, where one is kept.
     pub time: Option<Arc<Time>>,
     /// Where the portal's own account reads members for users who may see pods of a namespace.
-    pub members: Option<Own>,
+    pub members: Option<Client>,
     /// Users with passwords, of OpenPAI's REST API, if this process keeps them.
     pub users: Option<Arc<Users>>,
 }
@@ -70,7 +70,7 @@ impl Web {
     /// With the portal's own way to the hub, which may read the Secrets of members.
     #[must_use]
     pub fn reading_members(self, own: Client) -> Self {
-        Self { members: Some(Own(own)), ..self }
+        Self { members: Some(own), ..self }
     }
 
     /// With users that are kept with this credential, which has rights in their namespace.

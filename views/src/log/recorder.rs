@@ -12,8 +12,8 @@ use crate::{
         AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts, VirtualClusterFacts,
     },
     job::{Job, State},
-    preemptions::Told,
     sight::Sight,
+    told::Told,
 };
 use fleet_policies::reason::Reason;
 use fleet_resources::quantity;

@@ -8,7 +8,7 @@ use crate::{
     facts::{ClusterFacts, NodeGroup, PlaceFacts, QuotaFacts, TreeFacts},
     job::{Job, State},
     known::Known,
-    queues::ROOT,
+    paths::ROOT,
 };
 
 type Amounts = BTreeMap<String, i64>;
