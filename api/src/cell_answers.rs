@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     cell_places::{CellGroup, CellPlace},
-    reservation::{Reservation, ReservationPhase},
+    reservation::{Reservation, ReservationPhase, ReservationStatus},
 };
 
 /// The cells in the reservation of a job that has none any more: without those of ended pods, and of pods for which the
@@ -26,9 +26,12 @@ pub fn without_cells(reservation: &Reservation) -> Vec<CellGroup> {
     groups
 }
 
-/// Places of a reservation that the member cannot provide, and why: it reports the nodes at fault.
+/// Places of a reservation that the member cannot provide, and the nodes that nobody can use. Where it names neither such
+/// nodes nor excluded ones, the places are only late.
 pub fn ungiven(reservation: &Reservation) -> (BTreeSet<(String, i64)>, &[String]) {
-    let Some(status) = reservation.status.as_ref().filter(|status| !status.bad_nodes.is_empty()) else {
+    let is_at_fault =
+        |status: &&ReservationStatus| !status.bad_nodes.is_empty() || !status.excluded_nodes.is_empty();
+    let Some(status) = reservation.status.as_ref().filter(is_at_fault) else {
         return (BTreeSet::new(), &[]);
     };
     if status.phase != Some(ReservationPhase::Reserved) {

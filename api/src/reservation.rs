@@ -83,10 +83,14 @@ pub struct ReservationStatus {
     pub nodes: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<ComponentRefusal>,
-    /// Nodes that cannot be used, of `cellNodes` or of refused places in `cells`: not ready, cordoned,
-    /// missing, or full.
+    /// Nodes that nobody can use now, of `cellNodes` or of refused places in `cells`: not ready, cordoned,
+    /// missing, or with leaf cells that another reservation holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_nodes: Vec<String>,
+    /// If places in `cells` are refused: component to the cell nodes that do not take its pods because of what these
+    /// pods ask for: their labels or taints exclude the pods, or they have too little free. Other jobs may use these nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub excluded_nodes: BTreeMap<String, Vec<String>>,
     /// Nodes of `cellNodes` that the member does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_nodes: Vec<String>,

@@ -84,6 +84,12 @@ impl Cells {
         self.topology.node_numbers.get(node).is_some_and(|node| self.state.good(*node))
     }
 
+    /// Whether a node is part of a cell.
+    #[must_use]
+    pub fn has_node(&self, node: &NodeName) -> bool {
+        self.topology.node_numbers.contains_key(node)
+    }
+
     /// All nodes that are good now.
     #[must_use]
     pub fn good_nodes(&self) -> BTreeSet<NodeName> {

@@ -27,6 +27,8 @@ pub struct Ask<'a> {
     pub phase: Phase,
     /// Suggested nodes, for groups that do not ignore them; none: all nodes.
     pub suggested: Option<&'a BTreeSet<NodeName>>,
+    /// Nodes that are known not to take the group's pods. No group ignores these.
+    pub excluded: Option<&'a BTreeSet<NodeName>>,
     /// Member clusters that may be used, best first; none: all, in the order of the configuration. A group never
     /// spans clusters.
     pub clusters: Option<&'a [String]>,

@@ -47,6 +47,8 @@ pub enum WaitCause {
     },
     /// It would fit if this node had been suggested.
     NotSuggested { node: NodeName },
+    /// It would fit if this node took its pods.
+    Excluded { node: NodeName },
     /// The search was given up after so many steps; a smaller group may fit.
     SearchLimit { steps: u32 },
     /// The group itself is being preempted. It must leave before it can be placed again.
@@ -65,6 +67,7 @@ impl WaitReason {
             WaitCause::NoCellForGroup { .. } => "WithinOneCell",
             WaitCause::BadNode { .. } => "BadNode",
             WaitCause::NotSuggested { .. } => "NodeNotSuggested",
+            WaitCause::Excluded { .. } => "NodeExcluded",
             WaitCause::SearchLimit { .. } => "SearchLimit",
             WaitCause::BeingPreempted { .. } => "BeingPreempted",
             WaitCause::NoChain { .. } => "NoCells",
@@ -98,6 +101,9 @@ impl fmt::Display for WaitReason {
             }
             WaitCause::NotSuggested { node } => {
                 write!(f, "only possible in {scope} with node {node}, which is not suggested")
+            }
+            WaitCause::Excluded { node } => {
+                write!(f, "only possible in {scope} with node {node}, which does not take its pods")
             }
             WaitCause::SearchLimit { steps } => {
                 write!(f, "no placement found in {scope} after {steps} steps of search")

@@ -9,7 +9,7 @@ use crate::{
     leaf::LeafState,
     reason::{Refusal, WaitCause, WaitReason},
     request::{self, Asker, Checked, GroupNeed, GroupRequest},
-    search::{Filter, Found, NEWCOMER, Pass, Search, reprieve},
+    search::{Filter, Found, NEWCOMER, Names, Pass, Search, reprieve},
     state::State,
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
@@ -49,8 +49,7 @@ impl Cells {
     }
 
     fn place(&mut self, request: &GroupRequest, checked: &Checked, ask: &Ask<'_>) -> Decision {
-        let suggested = if request.ignore_k8s_suggested_nodes { None } else { ask.suggested };
-        let filter = Filter::new(&self.topology, &self.state, true, suggested);
+        let filter = Filter::new(&self.topology, &self.state, true, Names::of(request, ask));
         let targets = targets(&self.topology, request, checked, ask.clusters);
         let mut found = None;
         for pass in passes(checked.asker) {
@@ -65,7 +64,7 @@ impl Cells {
             }
         }
         let Some(found) = found else {
-            return Decision::Wait(self.diagnose(request, checked, ask, suggested, &targets));
+            return Decision::Wait(self.diagnose(request, checked, ask, &targets));
         };
         let proposal = self.propose(request, checked, found, ask);
         if proposal.victims.is_empty() { Decision::Place(proposal) } else { Decision::Preempt(proposal) }
@@ -165,8 +164,7 @@ impl Cells {
 
     fn reservation_usable(&self, number: GroupNo, ask: &Ask<'_>) -> bool {
         let Some(group) = self.groups.get(number) else { return false };
-        let suggested = if group.request.ignore_k8s_suggested_nodes { None } else { ask.suggested };
-        let filter = Filter::new(&self.topology, &self.state, true, suggested);
+        let filter = Filter::new(&self.topology, &self.state, true, Names::of(&group.request, ask));
         group.leaves().all(|leaf| filter.usable(&self.state, self.topology.leaf(leaf).node))
     }
 
@@ -308,7 +306,7 @@ fn changed(old: &GroupRequest, new: &GroupRequest) -> Option<&'static str> {
 /// A search on an empty state.
 pub(crate) fn fits_empty(topology: &Topology, state: &mut State, asker: Asker, targets: &[Target]) -> bool {
     let groups = Groups::default();
-    let filter = Filter::new(topology, state, true, None);
+    let filter = Filter::new(topology, state, true, Names::default());
     targets.iter().any(|target| {
         let place = (target.chain, target.cluster);
         let mut search = Search::new(topology, state, &groups, &filter, asker, place, Pass::Free, 0);

@@ -18,11 +18,12 @@ pub(crate) use spare::{Found, reprieve};
 use std::collections::BTreeSet;
 
 use crate::{
+    decision::Ask,
     group::Groups,
     leaf::{Holder, LeafEvent, LeafState},
-    request::{Asker, GroupNeed, Need},
+    request::{Asker, GroupNeed, GroupRequest, Need},
     state::{Mark, State},
-    topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeNo, SlotNo, Topology},
+    topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeName, NodeNo, SlotNo, Topology},
 };
 
 /// The group that is searched for; it has no number yet.
@@ -38,60 +39,71 @@ const BRANCHES: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub heed_health: bool,
-    suggested: Option<Suggested>,
+    named: Option<Named>,
 }
 
+/// The nodes that a question names for one group.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Names<'a> {
+    pub suggested: Option<&'a BTreeSet<NodeName>>,
+    pub excluded: Option<&'a BTreeSet<NodeName>>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(request: &GroupRequest, ask: &Ask<'a>) -> Self {
+        let suggested = ask.suggested.filter(|_| !request.ignore_k8s_suggested_nodes);
+        Self { suggested, excluded: ask.excluded.filter(|nodes| !nodes.is_empty()) }
+    }
+
+    fn allow(&self, name: &NodeName) -> bool {
+        self.suggested.is_none_or(|nodes| nodes.contains(name))
+            && self.excluded.is_none_or(|nodes| !nodes.contains(name))
+    }
+}
+
+/// Of the named nodes, those that may be used.
 #[derive(Clone, Debug)]
-struct Suggested {
+struct Named {
     nodes: Vec<bool>,
     /// Nodes that may not be used, before each position of `Topology::node_cells`.
     unusable_before: Vec<u32>,
 }
 
 impl Filter {
-    pub(crate) fn new(
-        topology: &Topology,
-        state: &State,
-        heed_health: bool,
-        suggested: Option<&BTreeSet<crate::topology::NodeName>>,
-    ) -> Self {
-        let suggested = suggested.map(|names| {
-            let mut nodes = vec![false; topology.nodes.len()];
-            for name in names {
-                if let Some(node) = topology.node_numbers.get(name) {
-                    nodes[node.at()] = true;
-                }
-            }
-            let mut unusable_before = vec![0];
-            for cell in &topology.node_cells {
-                let node = topology.node_of(*cell);
-                let usable = nodes[node.at()] && (!heed_health || state.good(node));
-                unusable_before.push(unusable_before[unusable_before.len() - 1] + u32::from(!usable));
-            }
-            Suggested { nodes, unusable_before }
-        });
-        Self { heed_health, suggested }
+    pub(crate) fn new(topology: &Topology, state: &State, heed_health: bool, names: Names<'_>) -> Self {
+        if names.suggested.is_none() && names.excluded.is_none() {
+            return Self { heed_health, named: None };
+        }
+        let nodes: Vec<bool> = topology.nodes.iter().map(|node| names.allow(&node.name)).collect();
+        let mut unusable_before = vec![0];
+        for cell in &topology.node_cells {
+            let node = topology.node_of(*cell);
+            let usable = nodes[node.at()] && (!heed_health || state.good(node));
+            unusable_before.push(unusable_before[unusable_before.len() - 1] + u32::from(!usable));
+        }
+        Self { heed_health, named: Some(Named { nodes, unusable_before }) }
     }
 
     pub(crate) fn usable(&self, state: &State, node: NodeNo) -> bool {
-        (!self.heed_health || state.good(node)) && self.suggested.as_ref().is_none_or(|s| s.nodes[node.at()])
+        (!self.heed_health || state.good(node))
+            && self.named.as_ref().is_none_or(|named| named.nodes[node.at()])
     }
 
     /// Nodes of a cell that may not be used.
     pub(crate) fn unusable(&self, topology: &Topology, state: &State, cell: CellNo) -> u32 {
-        match &self.suggested {
+        match &self.named {
             None if self.heed_health => state.bad_nodes(topology, cell),
             None => 0,
-            Some(suggested) => {
+            Some(named) => {
                 let cell = topology.cell(cell);
                 let (first, after) = (cell.first_node as usize, (cell.first_node + cell.nodes) as usize);
-                suggested.unusable_before[after] - suggested.unusable_before[first]
+                named.unusable_before[after] - named.unusable_before[first]
             }
         }
     }
 
-    pub(crate) fn has_suggestions(&self) -> bool {
-        self.suggested.is_some()
+    pub(crate) fn names_nodes(&self) -> bool {
+        self.named.is_some()
     }
 }
 

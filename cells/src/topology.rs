@@ -36,7 +36,9 @@ number!(/** A member cluster. */ ClusterNo);
 pub(crate) type Level = u8;
 
 /// A node: its member cluster (empty if the configuration names none) and its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct NodeName {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster: String,

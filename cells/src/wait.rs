@@ -1,5 +1,5 @@
-//! Why a group waits. The search is repeated without suggestions, then without health; otherwise the level that has
-//! too few free cells is the reason.
+//! Why a group waits. The search is repeated with excluded nodes, then without suggestions, then without health; otherwise
+//! the level that has too few free cells is the reason.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     reason::{Scope, WaitCause, WaitReason},
     request::{Asker, Checked, GroupNeed, GroupRequest, Need},
     schedule::{Target, passes, targets},
-    search::{Filter, Search, count_pods},
+    search::{Filter, Names, Search, count_pods},
     topology::{ChainNo, Level, NodeName, NodeNo},
 };
 
@@ -27,23 +27,29 @@ impl Cells {
         request: &GroupRequest,
         checked: &Checked,
         ask: &Ask<'_>,
-        suggested: Option<&BTreeSet<NodeName>>,
         targets: &[Target],
     ) -> WaitReason {
         let asker = checked.asker;
         let scope = scope(request, asker);
         let nodes_matter = (0..self.topology.nodes.len()).any(|node| !self.state.good(NodeNo::of(node)));
-        if suggested.is_some() {
-            let without = Filter::new(&self.topology, &self.state, true, None);
-            if let Some(pick) = self.node_with(asker, targets, &without, ask, |cells, node| {
-                suggested.is_some_and(|names| !names.contains(&cells.topology.nodes[node.at()].name))
-            }) {
-                let (node, level) = pick;
+        let names = Names::of(request, ask);
+        if let Some(excluded) = names.excluded {
+            let lax = Names { excluded: None, ..names };
+            let without = Filter::new(&self.topology, &self.state, true, lax);
+            let is_excluded = |cells: &Cells, node: NodeNo| excluded.contains(cells.name_of(node));
+            if let Some((node, level)) = self.node_with(asker, targets, &without, ask, is_excluded) {
+                return WaitReason { scope, level, cause: WaitCause::Excluded { node } };
+            }
+        }
+        if let Some(suggested) = names.suggested {
+            let without = Filter::new(&self.topology, &self.state, true, Names::default());
+            let is_not = |cells: &Cells, node: NodeNo| !suggested.contains(cells.name_of(node));
+            if let Some((node, level)) = self.node_with(asker, targets, &without, ask, is_not) {
                 return WaitReason { scope, level, cause: WaitCause::NotSuggested { node } };
             }
         }
         if nodes_matter {
-            let without = Filter::new(&self.topology, &self.state, false, None);
+            let without = Filter::new(&self.topology, &self.state, false, Names::default());
             let bad = |cells: &Cells, node: NodeNo| !cells.state.good(node);
             if let Some((node, level)) = self.node_with(asker, targets, &without, ask, bad) {
                 let absent = self.absent.contains(&node);
@@ -51,6 +57,10 @@ impl Cells {
             }
         }
         self.shortage(request, checked, ask, targets, scope)
+    }
+
+    fn name_of(&self, node: NodeNo) -> &NodeName {
+        &self.topology.nodes[node.at()].name
     }
 
     /// The first node of a kind in the placement that a laxer filter allows, and its level's type.
@@ -143,7 +153,7 @@ impl Cells {
     }
 
     fn reach(&mut self, asker: Asker, target: &Target, need: &GroupNeed, ask: &Ask<'_>) -> Reach {
-        let filter = Filter::new(&self.topology, &self.state, false, None);
+        let filter = Filter::new(&self.topology, &self.state, false, Names::default());
         let pass = passes(asker)[passes(asker).len() - 1];
         let place = (target.chain, target.cluster);
         let mut search = Search::new(

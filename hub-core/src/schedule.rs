@@ -274,6 +274,10 @@ impl Scheduler {
                         answered(Answer::Refused { message });
                         let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
                         self.planner.doubt_cell_nodes(cluster, at_fault, now.as_millisecond());
+                        if let Some(status) = status {
+                            let (id, excluded) = (job_id(key), &status.excluded_nodes);
+                            self.planner.exclude_cell_nodes(&id, cluster, excluded, now.as_millisecond());
+                        }
                     }
                     if !dispatch::are_cells_in_use(world, place, reservation) {
                         writes.push(delete());

@@ -62,8 +62,9 @@ pub(crate) struct CellRoom {
     pub changed: BTreeSet<JobId>,
     /// Incremented when a job might get cells that it could not get before.
     pub growth: u64,
-    /// Refused requests, with the `growth` at which they were refused.
-    pub refused: BTreeMap<(String, Vec<String>), (u64, Waiting)>,
+    /// Refused requests, by what was asked for, the clusters and the excluded nodes, with the `growth` at which they were
+    /// refused.
+    pub refused: BTreeMap<(String, Vec<String>, u64), (u64, Waiting)>,
     /// Whether a cluster could ever hold a request, under the configuration in force.
     pub suits: BTreeMap<(String, String), bool>,
     /// Jobs that can never run under the configuration in force, and why.

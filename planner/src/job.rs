@@ -97,6 +97,8 @@ pub struct Held {
     pub ended: BTreeMap<String, Vec<i64>>,
     /// Component and index of pods whose cells the member cannot provide.
     pub ungiven: BTreeSet<(String, i64)>,
+    /// Component to cell nodes that do not take its pods, as the member says.
+    pub excluded: BTreeMap<String, Vec<String>>,
     /// Preempted groups whose pods are gone, with the time of their preemption.
     pub vacated: BTreeMap<String, i64>,
 }
@@ -135,6 +137,7 @@ impl Held {
             cells: Vec::new(),
             ended: BTreeMap::new(),
             ungiven: BTreeSet::new(),
+            excluded: BTreeMap::new(),
             vacated: BTreeMap::new(),
         }
     }

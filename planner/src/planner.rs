@@ -21,7 +21,7 @@ use crate::{
     job::{Job, Stand, Waiting, name_of, namespace_of},
     learnt::Learnt,
     place::OpenClusters,
-    refusals::Refusals,
+    refusals::{Excluded, Refusals},
     room::{CapacityChange, Member, News, Rooms},
     settings::Settings,
     verdicts::{ClassId, Verdicts},
@@ -254,6 +254,9 @@ impl Planner {
                 self.verdicts.remove(&id);
             }
             if let Some(entry) = self.jobs.get_mut(&id) {
+                if entry.job.shape != job.shape {
+                    entry.refusals.excluded = Excluded::default();
+                }
                 entry.job = job;
             }
         } else {
@@ -292,7 +295,9 @@ impl Planner {
     pub fn answer(&mut self, id: &JobId, cluster: &str, answer: Answer, now_ms: i64) -> Option<Decision> {
         match answer {
             Answer::Reserved => {
-                self.jobs.get_mut(id)?.refusals = Refusals::default();
+                let refusals = &mut self.jobs.get_mut(id)?.refusals;
+                let excluded = std::mem::take(&mut refusals.excluded);
+                *refusals = Refusals { excluded, ..Refusals::default() };
                 Some(Decision::Bind { job: id.clone(), cluster: cluster.to_string() })
             }
             Answer::Refused { message } => {
@@ -381,7 +386,7 @@ impl Planner {
 
     /// Updates queues, ledger and capacity to the state of the job.
     fn settle(&mut self, id: &JobId, now_ms: i64) {
-        self.settle_cells(id);
+        self.settle_cells(id, now_ms);
         let Some(entry) = self.jobs.get(id) else { return };
         match &entry.job.stand {
             Stand::Holds(held) => {

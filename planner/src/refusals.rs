@@ -1,19 +1,69 @@
 //! Members' refusals, and the back-off after all candidates have refused.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
+use fleet_cells::NodeName;
 use fleet_quota::JobId;
 
 use crate::settings::Settings;
 
 /// The refusals of one job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     /// Clusters that refused it since its last back-off; they are not tried until then.
     pub tried: BTreeSet<String>,
     pub rounds: u32,
     pub until_ms: Option<i64>,
     pub message: String,
+    pub excluded: Excluded,
+}
+
+/// By component, cell nodes of which a member has said that they do not take its pods. They concern this job alone, and
+/// only for a while: labels, taints and free amounts change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excluded {
+    nodes: BTreeMap<String, BTreeSet<NodeName>>,
+    until_ms: i64,
+}
+
+/// How long excluded nodes are left out. Then the job asks for them once more.
+const EXCLUDED_MS: i64 = 60_000;
+
+impl Excluded {
+    pub fn add(&mut self, component: &str, nodes: impl Iterator<Item = NodeName>, now_ms: i64) {
+        self.nodes.entry(component.to_string()).or_default().extend(nodes);
+        self.until_ms = now_ms + EXCLUDED_MS;
+    }
+
+    /// Drops them when their time is over; returns when that is.
+    pub fn end(&mut self, now_ms: i64) -> Option<i64> {
+        if self.until_ms <= now_ms {
+            self.nodes.clear();
+        }
+        (!self.nodes.is_empty()).then_some(self.until_ms)
+    }
+
+    /// Nodes that do not take all of these components.
+    pub fn of<'c>(&self, components: impl Iterator<Item = &'c str>) -> BTreeSet<NodeName> {
+        if self.nodes.is_empty() {
+            return BTreeSet::new();
+        }
+        let components: BTreeSet<&str> = components.collect();
+        components.into_iter().filter_map(|name| self.nodes.get(name)).flatten().cloned().collect()
+    }
+}
+
+/// Distinguishes sets of nodes among remembered answers; 0: no nodes.
+pub(crate) fn mark(nodes: &BTreeSet<NodeName>) -> u64 {
+    if nodes.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    nodes.hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 impl Refusals {

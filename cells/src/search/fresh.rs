@@ -65,10 +65,12 @@ impl Search<'_> {
             if can_be_used && best.is_none_or(|best| rank < best) {
                 *best = Some(rank);
             }
-            // Blocks are ordered by bad nodes and opportunistic leaves. Without suggestions the first usable one is
+            // Blocks are ordered by bad nodes and opportunistic leaves. If no nodes are named, the first usable one is
             // the best of its level, but for what it dooms; with evictions, some are compared.
             compared += usize::from(can_be_used);
-            if compared > 0 && !self.filter.has_suggestions() && (!rank.2 || compared == COMPARED) {
+            let is_first_best =
+                compared > 0 && !self.filter.names_nodes() && (!rank.2 || compared == COMPARED);
+            if is_first_best || best.as_ref().is_some_and(is_harmless) {
                 break;
             }
         }

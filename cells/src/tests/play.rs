@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Ask, Cells, GroupRequest, GroupState, Member, NodeName, Phase, PodDecision, PodGroup, Unreported,
+    Ask, Cells, GroupRequest, GroupState, Member, NodeName, PodDecision, PodGroup, Unreported,
     config::{ClusterConfig, Document, read_document},
 };
 
@@ -100,12 +100,7 @@ impl Play {
     }
 
     pub(super) fn ask(&mut self, name: &str, pod: &Pod) -> Outcome {
-        let ask = Ask {
-            now_ms: self.now_ms,
-            phase: Phase::Preempting,
-            suggested: self.suggested.as_ref(),
-            clusters: None,
-        };
+        let ask = Ask { now_ms: self.now_ms, suggested: self.suggested.as_ref(), ..Ask::default() };
         let decision = self.cells.schedule_pod(&pod.request, name, pod.leaves, &ask);
         self.audit();
         match decision {

@@ -194,6 +194,7 @@ impl Scheduler {
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
                 ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
                 ungiven: reservation.map(|r| ungiven(r).0).unwrap_or_default(),
+                excluded: status.map(|status| status.excluded_nodes.clone()).unwrap_or_default(),
                 vacated: status.map(|status| status.vacated.clone()).unwrap_or_default(),
             })
         };

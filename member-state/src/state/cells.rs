@@ -14,7 +14,7 @@ use fleet_api::{
     cell_places::CellPlace,
     mutation::{self, Mutation},
 };
-use fleet_placement::Gang;
+use fleet_placement::{Gang, Node, PodShape};
 
 use super::{Hold, MemberState, Place, PodEntry, PodKey, pod::Phase};
 
@@ -22,8 +22,24 @@ use super::{Hold, MemberState, Place, PodEntry, PodKey, pod::Phase};
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoCells {
     pub message: String,
-    /// Nodes that cannot provide the requested places.
+    /// Nodes that provide places to nobody.
     pub bad: BTreeSet<String>,
+    /// Component to the nodes that do not take its pods because of what these pods ask for.
+    pub excluded: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl NoCells {
+    /// No node is at fault.
+    pub fn because(message: String) -> Self {
+        Self { message, bad: BTreeSet::new(), excluded: BTreeMap::new() }
+    }
+}
+
+/// Why a node does not provide one place. What only concerns the pod must not keep other jobs from the node: whoever may
+/// write a job may ask for more than any node has.
+enum Fault {
+    OfNode(String),
+    OfPod(String),
 }
 
 /// The nodes named by a reservation of cells: component to the node of each replica, empty for pods without
@@ -44,7 +60,7 @@ pub fn places(
     }
     let given = || spec.cells.iter().flat_map(|group| &group.places).filter(|place| !place.node.is_empty());
     let mut room = Room::new(state, state.hold_named(name), given());
-    let (mut told, mut bad) = (None, BTreeSet::new());
+    let (mut told, mut bad, mut excluded) = (None, BTreeSet::new(), BTreeMap::new());
     for place in given() {
         let component = gang.components.iter().find(|component| component.name == place.component);
         let slot = usize::try_from(place.index)
@@ -53,20 +69,43 @@ pub fn places(
             .filter(|slot| slot.is_empty());
         let (Some(component), Some(slot)) = (component, slot) else {
             let message = format!("cells for {}-{}: the job has no such pod", place.component, place.index);
-            return Err(NoCells { message, bad: BTreeSet::new() });
+            return Err(NoCells::because(message));
         };
-        match room.take(place, &component.shape) {
-            Ok(()) => slot.clone_from(&place.node),
-            Err(why) => {
-                bad.insert(place.node.clone());
-                told.get_or_insert_with(|| format!("node {}: {why}", place.node));
+        let why = match room.take(place, &component.shape) {
+            Ok(()) => {
+                slot.clone_from(&place.node);
+                continue;
             }
-        }
+            Err(Fault::OfNode(why)) => {
+                bad.insert(place.node.clone());
+                why
+            }
+            Err(Fault::OfPod(why)) => {
+                let of_component = excluded
+                    .entry(component.name.clone())
+                    .or_insert_with(|| excluding_cell_nodes(&component.shape, state));
+                of_component.insert(place.node.clone());
+                why
+            }
+        };
+        told.get_or_insert_with(|| format!("node {}: {why}", place.node));
     }
     match told {
-        Some(message) => Err(NoCells { message, bad }),
+        Some(message) => Err(NoCells { message, bad, excluded }),
         None => Ok(nodes),
     }
+}
+
+/// Most excluded nodes named for a component; the hub asks again for others.
+const MAX_EXCLUDED: usize = 2_000;
+
+/// All cell nodes that would not take the pod even if they were empty, so that the hub does not ask for one after the
+/// other.
+fn excluding_cell_nodes(shape: &PodShape, state: &MemberState) -> BTreeSet<String> {
+    let usable = state.nodes().iter().filter(|node| node.ready && !node.unschedulable);
+    let excludes = |node: &&Node| !node.admits(shape) || !shape.requests.fits_in(&node.allocatable);
+    let names = usable.filter(excludes).map(|node| &node.name).filter(|name| state.is_cell_node(name));
+    names.take(MAX_EXCLUDED).cloned().collect()
 }
 
 /// Remaining capacity of nodes while one reservation is checked.
@@ -92,40 +131,47 @@ impl<'a> Room<'a> {
         Self { state, own, released, taken: BTreeMap::new(), cells: BTreeSet::new() }
     }
 
-    fn take(&mut self, place: &CellPlace, shape: &fleet_placement::PodShape) -> Result<(), String> {
+    fn take(&mut self, place: &CellPlace, shape: &PodShape) -> Result<(), Fault> {
         for cell in &place.leaf_cells {
             if !self.cells.insert((place.node.clone(), *cell)) {
-                return Err(format!("leaf cell {cell} is named twice"));
+                return Err(Fault::OfNode(format!("leaf cell {cell} is named twice")));
             }
             if let Some(other) = self.state.holder_of_cell(&place.node, *cell, self.own) {
-                return Err(format!("leaf cell {cell} is held by reservation {other}"));
+                return Err(Fault::OfNode(format!("leaf cell {cell} is held by reservation {other}")));
             }
         }
         if self.own.is_some_and(|own| own.places.iter().any(|own| is_same(own, place))) {
             return Ok(());
         }
         let Some(node) = self.state.nodes().get(&place.node) else {
-            return Err("the member has no such node".to_owned());
+            return Err(Fault::OfNode("the member has no such node".to_owned()));
         };
+        if !node.ready || node.unschedulable {
+            return Err(Fault::OfNode("it is not ready, or cordoned".to_owned()));
+        }
         if !node.admits(shape) {
-            return Err(if node.ready && !node.unschedulable {
-                "its labels or taints exclude the pod".to_owned()
-            } else {
-                "it is not ready, or cordoned".to_owned()
-            });
+            return Err(Fault::OfPod("its labels or taints exclude the pod".to_owned()));
         }
         let (used, pods) = self.taken.entry(place.node.clone()).or_default();
         used.add(&shape.requests);
         *pods += 1;
-        let mut free = node.free();
-        let released = self.released.iter().filter(|own| own.node == place.node);
-        released.for_each(|own| free.add(&own.requests));
-        let short: Vec<String> = used
+        let (mut free, mut free_pods) = (node.free(), node.free_pods());
+        for own in self.released.iter().filter(|own| own.node == place.node) {
+            free.add(&own.requests);
+            free_pods = free_pods.saturating_add(1);
+        }
+        let mut short: Vec<String> = used
             .iter()
             .filter(|(name, asked)| free.get(name.as_str()) < *asked)
             .map(|(name, _)| name.to_string())
             .collect();
-        if short.is_empty() { Ok(()) } else { Err(format!("it has too little free: {}", short.join(", "))) }
+        if free_pods < *pods {
+            short.push("pods".to_owned());
+        }
+        match short.is_empty() {
+            true => Ok(()),
+            false => Err(Fault::OfPod(format!("it has too little free: {}", short.join(", ")))),
+        }
     }
 }
 

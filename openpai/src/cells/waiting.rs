@@ -92,6 +92,7 @@ fn code(cause: &WaitCause) -> Reason {
         WaitCause::NoCellForPods { .. } | WaitCause::SearchLimit { .. } => Reason::CellsFragmented,
         WaitCause::NoCellForGroup { .. } => Reason::WithinOneCell,
         WaitCause::BadNode { .. } | WaitCause::NotSuggested { .. } => Reason::BadCells,
+        WaitCause::Excluded { .. } => Reason::ReservationRefused,
         WaitCause::BeingPreempted { .. } => Reason::WaitingForVictims,
     }
 }

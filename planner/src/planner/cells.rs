@@ -12,7 +12,7 @@ mod pass;
 mod tests;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::cell_places::CellGroup;
 use fleet_cells::{BoundGroup, Cells, NodeName, config::ClusterConfig};
@@ -77,6 +77,26 @@ impl Planner {
         }
     }
 
+    /// A member has refused places on nodes that do not take the job's pods, by component. For a while the job does not ask
+    /// for these; other jobs may.
+    pub fn exclude_cell_nodes(
+        &mut self,
+        id: &JobId,
+        cluster: &str,
+        excluded: &BTreeMap<String, Vec<String>>,
+        now_ms: i64,
+    ) {
+        let Some(cells) = self.cells.cells.as_ref() else { return };
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        for (component, nodes) in excluded {
+            // Whatever a member names, only cells are remembered.
+            let names =
+                nodes.iter().map(|node| NodeName::new(cluster, node)).filter(|name| cells.has_node(name));
+            entry.refusals.excluded.add(component, names, now_ms);
+        }
+        self.moved |= !excluded.is_empty();
+    }
+
     /// The cells of a job, as its reservation carries them.
     pub fn cell_groups(&self, id: &JobId) -> Vec<CellGroup> {
         self.cells.groups_of(id, self.held(id))
@@ -107,14 +127,16 @@ impl Planner {
     }
 
     /// Adds what a job holds now, and releases what it no longer holds.
-    pub(super) fn settle_cells(&mut self, id: &JobId) {
+    pub(super) fn settle_cells(&mut self, id: &JobId, now_ms: i64) {
         let Some(entry) = self.jobs.get(id) else { return };
-        match &entry.job.stand {
-            Stand::Holds(held) if !held.cells.is_empty() || self.cells.of_job.contains_key(id) => {
-                let job = entry.job.clone();
-                self.cells.hold(&job, held);
-            }
-            _ => {}
+        let has_cells = |held: &Held| !held.cells.is_empty() || self.cells.of_job.contains_key(id);
+        if !matches!(&entry.job.stand, Stand::Holds(held) if has_cells(held)) {
+            return;
+        }
+        let job = entry.job.clone();
+        if let Stand::Holds(held) = &job.stand {
+            self.exclude_cell_nodes(id, &held.cluster, &held.excluded, now_ms);
+            self.cells.hold(&job, held);
         }
     }
 

@@ -357,8 +357,8 @@ impl Engine<'_> {
             return self.say(&pod.name, LogEvent::Rejected { reason: "Refused".to_string(), message });
         }
         let request = &pod.spec.request;
-        let ask =
-            Ask { now_ms: self.now_ms, phase: pod.phase, suggested: pod.suggested.as_ref(), clusters: None };
+        let (phase, suggested) = (pod.phase, pod.suggested.as_ref());
+        let ask = Ask { now_ms: self.now_ms, phase, suggested, ..Ask::default() };
         let (group, places) = (request.name().to_string(), &pod.spec.places);
         let decision = if places.is_empty() {
             self.cells.schedule_pod(request, &pod.name, pod.spec.cells, &ask)

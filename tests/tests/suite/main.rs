@@ -25,6 +25,7 @@ mod rights;
 mod shared;
 mod tenants;
 mod tokens;
+mod vc_isolation;
 mod vc_lab;
 mod vc_rights;
 mod vc_tasks;

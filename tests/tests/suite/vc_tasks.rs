@@ -102,7 +102,7 @@ async fn over_quota_each_task_starts_as_one_ends() -> anyhow::Result<()> {
 }
 
 /// The lab's one pool, with one node for each of two virtual clusters.
-fn shared_pool() -> Value {
+pub(crate) fn shared_pool() -> Value {
     let mut shared = configuration(ONE);
     let half = json!({"virtualCells": [{"cellType": "GPU-NODE-POOL.GPU-NODE", "cellNumber": 1}]});
     shared["spec"]["virtualClusters"] = json!({"default": half, "vc1": half});

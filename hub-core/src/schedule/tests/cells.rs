@@ -198,3 +198,34 @@ fn the_mark_of_cells_is_the_hubs_and_stays_for_the_whole_run() {
     assert_eq!(mark(Some("true")), "true");
     assert_eq!(mark(Some("")), Value::Null, "a run of an earlier release stays as it was sent");
 }
+
+/// One tenant's wrong node selector keeps nobody from the node.
+#[test]
+fn a_refusal_for_what_a_job_asks_makes_no_node_bad() {
+    let answer = |stage: &mut Stage, status: Value| {
+        let asked = only(stage.pass());
+        let place = stage.reserved(&asked);
+        let mut refused = stage.world.reservations[&place].clone();
+        refused.status = Some(read(status));
+        stage.observe(Observation::Reservation(Change::Apply(refused)));
+        stage.scheduler.asked(&mut stage.world, &stage.intents, &key("first"), stage.now);
+        let writes = stage.scheduler.answers(&stage.world, &key("first"), stage.now);
+        assert!(matches!(only(writes).verb, Verb::Delete { .. }));
+        let gone = stage.world.reservations[&place].clone();
+        stage.observe(Observation::Reservation(Change::Delete(gone)));
+    };
+    for (status, is_bad) in [
+        (json!({"phase": "Refused", "message": "no", "badNodes": ["n"]}), true),
+        (json!({"phase": "Refused", "message": "no", "excludedNodes": {"job": ["n"], "Job": ["n"]}}), false),
+    ] {
+        let mut stage = Stage::new();
+        stage.submit("first");
+        answer(&mut stage, status);
+        stage.submit("second");
+        stage.now += SignedDuration::from_secs(2);
+        let asked = stage.pass();
+        assert_eq!(asked.len(), usize::from(!is_bad), "{asked:?}: {}", stage.waiting("second"));
+        let first = stage.waiting("first");
+        assert_eq!(first.contains("with node m/n, which does not take its pods"), !is_bad, "{first}");
+    }
+}

@@ -1,6 +1,9 @@
 //! Reservations with named places: cells of virtual clusters, and nodes that are kept for cells.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_api::{ReservationSpec, ReservationStatus, convert, reservation::ReservationPhase};
 use fleet_placement::{Gang, GangComponent};
@@ -30,7 +33,15 @@ pub(super) fn standing(spec: &ReservationSpec, state: &MemberState) -> Reservati
 }
 
 pub(super) fn refusal(why: cells::NoCells) -> ReservationStatus {
-    ReservationStatus { bad_nodes: why.bad.into_iter().collect(), ..refused(why.message, Vec::new()) }
+    ReservationStatus {
+        bad_nodes: why.bad.into_iter().collect(),
+        excluded_nodes: listed(why.excluded),
+        ..refused(why.message, Vec::new())
+    }
+}
+
+fn listed(excluded: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, Vec<String>> {
+    excluded.into_iter().map(|(component, nodes)| (component, nodes.into_iter().collect())).collect()
 }
 
 pub(super) fn held_message(gang: &Gang, nodes: &BTreeMap<String, Vec<String>>) -> String {
@@ -112,7 +123,7 @@ pub(super) fn change(
         false => {
             let message =
                 format!("pods that are still on cells which it takes from them: {}", there.join(", "));
-            Err(cells::NoCells { message, bad: Default::default() })
+            Err(cells::NoCells::because(message))
         }
     };
     match places {
@@ -126,6 +137,7 @@ pub(super) fn change(
             status.message = Some(held_message(&gang, &nodes));
             status.nodes = nodes;
             status.bad_nodes.clear();
+            status.excluded_nodes.clear();
             entry.spec = std::sync::Arc::new(spec.clone());
             state.add_hold(Hold::new(name, spec, &status.nodes));
             status.ended = state.close_places(name, &status.ended);
@@ -136,10 +148,13 @@ pub(super) fn change(
         }
         Err(why) => {
             let message = Some(format!("{REFUSED_CHANGE}{}", why.message));
-            let bad_nodes = why.bad.into_iter().collect();
-            let changed = status.message != message || status.bad_nodes != bad_nodes;
+            let (bad_nodes, excluded_nodes) = (why.bad.into_iter().collect(), listed(why.excluded));
+            let changed = status.message != message
+                || status.bad_nodes != bad_nodes
+                || status.excluded_nodes != excluded_nodes;
             status.message = message;
             status.bad_nodes = bad_nodes;
+            status.excluded_nodes = excluded_nodes;
             changed
         }
     }
@@ -158,6 +173,7 @@ pub(super) fn settle(entry: &mut ReservationEntry, name: &str, state: &mut Membe
     }
     status.message = Some(held_message(&gang, &status.nodes));
     status.bad_nodes.clear();
+    status.excluded_nodes.clear();
     true
 }
 
@@ -245,7 +261,88 @@ mod tests {
         assert_eq!(told(&book, "s"), format!("Refused [] bad [\"n1\"]: {held}"));
         assert_eq!(told(&book, "t"), "Refused [] bad [\"n9\"]: node n9: the member has no such node");
         let full = "node n1: it has too little free: nvidia.com/gpu";
-        assert_eq!(told(&book, "full"), format!("Refused [] bad [\"n1\"]: {full}"));
+        assert_eq!(told(&book, "full"), format!("Refused [] bad []: {full}"));
+        assert_eq!(excluded(&book, "full"), ["w: n1"]);
+    }
+
+    /// Of each component, the nodes that do not take its pods.
+    fn excluded(book: &Book, name: &str) -> Vec<String> {
+        let (Verdict::Held(status) | Verdict::Closed(status)) = &book.entries[name].verdict else {
+            panic!("{:?}", book.entries[name].verdict)
+        };
+        let listed =
+            |(component, nodes): (&String, &Vec<String>)| format!("{component}: {}", nodes.join(" "));
+        status.excluded_nodes.iter().map(listed).collect()
+    }
+
+    #[test]
+    fn what_only_its_own_pods_cannot_use_is_no_bad_node() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4", "n3 4", "own 4"]));
+        let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+        kept.spec.cell_nodes = ["n1", "n2", "n3"].map(String::from).to_vec();
+        book.apply(&kept, &mut state);
+        plan(&mut book, &mut state);
+        let cordoned = json!({
+            "metadata": {"name": "n3"}, "spec": {"unschedulable": true},
+            "status": {"allocatable": {"nvidia.com/gpu": "4", "pods": "10"},
+                "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        state.apply_node(&serde_json::from_value(cordoned).expect("a node"));
+        // The wrong selector excludes every node of cells. They are told at once, without those of no use to anybody.
+        let mut wrong = asked("wrong", "u", &["w 2 1"], &["0 n1 0", "1 n3 0"]);
+        wrong.spec.components[0].node_claim = json!({"nodeSelector": {"no": "such"}});
+        book.apply(&wrong, &mut state);
+        plan(&mut book, &mut state);
+        let why = "node n1: its labels or taints exclude the pod";
+        assert_eq!(told(&book, "wrong"), format!("Refused [] bad [\"n3\"]: {why}"));
+        assert_eq!(excluded(&book, "wrong"), ["w: n1 n2"]);
+        // One device, and more processors than any node has.
+        let mut greedy = asked("greedy", "v", &["w 1 1"], &["0 n2 0"]);
+        greedy.spec.components[0].request.insert("cpu".into(), "1000".into());
+        book.apply(&greedy, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "greedy"), "Refused [] bad []: node n2: it has too little free: cpu");
+        assert_eq!(excluded(&book, "greedy"), ["w: n1 n2"]);
+        // More pods than the node may hold.
+        let places: Vec<String> = (0..11).map(|index| format!("{index} n1 {index}")).collect();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        book.apply(&asked("many", "x", &["w 11 0"], &places), &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "many"), "Refused [] bad []: node n1: it has too little free: pods");
+        assert_eq!(excluded(&book, "many"), ["w: n1"]);
+    }
+
+    #[test]
+    fn a_change_to_nodes_that_exclude_the_pods_is_refused_and_taken_back() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1"]));
+        let tainted = json!({
+            "metadata": {"name": "n2"}, "spec": {"taints": [{"key": "maintenance", "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"nvidia.com/gpu": "1", "pods": "10"},
+                "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        state.apply_node(&serde_json::from_value(tainted).expect("a node"));
+        let mut job = asked("r", "u", &["w 2 1"], &["0 n1 0"]);
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
+        book.apply(&job, &mut state);
+        let refused = "the change was refused: node n2: its labels or taints exclude the pod";
+        assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
+        assert_eq!(excluded(&book, "r"), ["w: n2"]);
+        let Verdict::Held(status) = &book.entries["r"].verdict else { panic!("it is held") };
+        let answered = Reservation { status: Some(status.clone()), ..job.clone() };
+        let (ungiven, bad) = fleet_api::cell_answers::ungiven(&answered);
+        assert_eq!(
+            (ungiven, bad),
+            ([("w".to_owned(), 1)].into(), &[][..]),
+            "the hub gives up the second place"
+        );
+        job.spec.cells = cells(&["0 n1 0"]);
+        book.apply(&job, &mut state);
+        assert_eq!(
+            (told(&book, "r").as_str(), excluded(&book, "r").len()),
+            ("Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods", 0)
+        );
     }
 
     #[test]
@@ -297,7 +394,8 @@ mod tests {
         job.spec.cells = cells(&["0 n1 0", "1 n1 1"]);
         book.apply(&job, &mut state);
         let refused = "the change was refused: node n1: it has too little free: nvidia.com/gpu";
-        assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad [\"n1\"]: {refused}"));
+        assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
+        assert_eq!(excluded(&book, "r"), ["w: n1"]);
         assert!(state.take_crowd().places.is_empty(), "nothing is promised twice");
         // What it releases in the same change is.
         job.spec.cells = cells(&["1 n1 1"]);

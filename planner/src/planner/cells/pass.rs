@@ -15,11 +15,13 @@ use crate::{
         suits::kinds,
     },
     decision::{Decision, Plan, earliest},
+    entry::JobEntry,
     job::{Held, Job, Stand, Waiting},
     planner::{
         Planner,
         plan::{no_quota, told_apart},
     },
+    refusals::mark,
 };
 
 /// Most requests to the allocator in one pass; the rest follow in the next.
@@ -338,18 +340,30 @@ impl Planner {
         plan: &mut Plan,
         asked: &mut usize,
     ) -> Tried {
-        let key = (ask.plain(), clusters.to_vec());
         let Some(cells) = self.cells.cells.as_mut() else {
             return Tried::Waits(Waiting::new(Reason::InvalidCells, "no CellConfiguration is in force"));
         };
+        let (mut excluded, mut refusal) = (BTreeSet::new(), "");
+        if let Some(JobEntry { refusals, .. }) = self.jobs.get_mut(id) {
+            plan.wake_ms = earliest(plan.wake_ms, refusals.excluded.end(now_ms));
+            excluded = refusals.excluded.of(ask.pods.iter().map(|(component, _)| component.as_str()));
+            refusal = &refusals.message;
+        }
+        let key = (ask.plain(), clusters.to_vec(), mark(&excluded));
         if cells.group(ask.request.name()).is_none()
             && let Some((_, waiting)) =
                 self.cells.refused.get(&key).filter(|(at, _)| *at == self.cells.growth)
         {
-            return Tried::Waits(waiting.clone());
+            return Tried::Waits(with_refusal(waiting.clone(), refusal));
         }
         *asked += 1;
-        let question = Ask { now_ms, phase: Phase::Preempting, suggested: None, clusters: Some(clusters) };
+        let question = Ask {
+            now_ms,
+            phase: Phase::Preempting,
+            suggested: None,
+            excluded: Some(&excluded),
+            clusters: Some(clusters),
+        };
         let decision = cells.schedule(&ask.request, &question);
         let (proposal, preempts) = match decision {
             CellDecision::Place(proposal) => (proposal, false),
@@ -357,7 +371,7 @@ impl Planner {
             CellDecision::Wait(reason) => {
                 let waiting = wait_text(&reason);
                 self.cells.refused.insert(key, (self.cells.growth, waiting.clone()));
-                return Tried::Waits(waiting);
+                return Tried::Waits(with_refusal(waiting, refusal));
             }
             CellDecision::Refuse(refusal) => {
                 return Tried::Waits(Waiting::new(Reason::InvalidCells, refusal.to_string()));
@@ -441,9 +455,18 @@ fn wait_text(reason: &WaitReason) -> Waiting {
         WaitCause::NoCellForPods { .. } | WaitCause::SearchLimit { .. } => Reason::CellsFragmented,
         WaitCause::NoCellForGroup { .. } => Reason::WithinOneCell,
         WaitCause::BadNode { .. } | WaitCause::NotSuggested { .. } => Reason::BadCells,
+        WaitCause::Excluded { .. } => Reason::ReservationRefused,
         WaitCause::BeingPreempted { .. } => Reason::WaitingForVictims,
     };
     Waiting::new(kind, reason.to_string())
+}
+
+/// The member's own words belong to one job, the rest of the answer to all that ask for the same.
+fn with_refusal(mut waiting: Waiting, refusal: &str) -> Waiting {
+    if waiting.reason == Reason::ReservationRefused && !refusal.is_empty() {
+        waiting.message = format!("{}; {refusal}", waiting.message);
+    }
+    waiting
 }
 
 fn kept_for(vc: &str, holder: &str) -> Waiting {
