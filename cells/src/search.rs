@@ -6,6 +6,7 @@
 //! leaves that are enough (smallest promised cell first). That is exact if each size divides the next; otherwise a
 //! bounded search tries other nodes.
 
+mod costs;
 mod fresh;
 mod options;
 mod pick;
@@ -15,7 +16,10 @@ mod within;
 
 pub(crate) use spare::{Found, reprieve};
 
-use std::collections::BTreeSet;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+};
 
 use crate::{
     decision::Ask,
@@ -161,6 +165,9 @@ pub(crate) struct Search<'a> {
     pub reached: (usize, Option<Need>),
     steps: u32,
     pub exhausted: bool,
+    /// Steps and views looked at, of all runs together.
+    pub visits: Cell<u32>,
+    costs: RefCell<costs::Costs>,
 }
 
 impl<'a> Search<'a> {
@@ -191,6 +198,8 @@ impl<'a> Search<'a> {
             reached: (0, None),
             steps: 0,
             exhausted: false,
+            visits: Cell::new(0),
+            costs: RefCell::default(),
         }
     }
 
@@ -199,6 +208,7 @@ impl<'a> Search<'a> {
         let pods = u32::try_from(count_pods(need)).unwrap_or(u32::MAX);
         self.steps = pods.saturating_mul(4).saturating_add(SPARE_STEPS);
         self.exhausted = false;
+        self.costs.borrow_mut().clear();
         let region = match self.asker.pin.and_then(|pin| self.state.slot_cell(pin)) {
             Some(cell) => Region::Within(cell),
             None => Region::Whole,
@@ -271,6 +281,7 @@ impl<'a> Search<'a> {
     fn step(&mut self) -> bool {
         self.exhausted |= self.steps == 0;
         self.steps = self.steps.saturating_sub(1);
+        self.visits.set(self.visits.get().saturating_add(1));
         !self.exhausted
     }
 
@@ -279,10 +290,13 @@ impl<'a> Search<'a> {
             self.state.bind(self.topology, slot, cell);
         }
         let holder = Holder { group: NEWCOMER, priority: self.asker.priority };
+        let is_bound_anew = choice.bind.is_some();
         let was = choice.leaves.iter().map(|leaf| self.state.leaf(*leaf)).collect();
         let changes: Vec<_> = choice.leaves.iter().map(|leaf| (*leaf, LeafState::Used(holder))).collect();
         self.state.set_leaves(self.topology, &changes);
-        self.picks.push(Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was });
+        let pick = Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was };
+        self.note_pick(&pick, is_bound_anew);
+        self.picks.push(pick);
     }
 
     /// Makes a group opportunistic in place and releases its promises.
@@ -311,6 +325,7 @@ impl<'a> Search<'a> {
     pub(crate) fn roll_back(&mut self, mark: (Mark, usize)) {
         self.state.roll_back(self.topology, mark.0);
         self.picks.truncate(mark.1);
+        self.costs.borrow_mut().clear();
     }
 
     /// Groups on the leaves picked since a position, as they were before.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Choice, Region, Search,
+    costs::Rank,
     pick::{Losers, Loss},
 };
 use crate::{
@@ -32,28 +33,36 @@ impl Search<'_> {
             return;
         }
         let taken = self.displaced(0);
-        let mut ranked: Vec<(Loss, u32, SlotNo, CellNo, Vec<GroupNo>)> = Vec::new();
-        for (view, slot) in self.preemptible_views(region, need) {
-            if !self.filter.usable(self.state, self.topology.node_of(view)) {
-                continue;
-            }
-            if let Some((mut cost, victims)) = self.cheapest(view, need, &taken) {
-                if self.move_aside(slot, &victims) {
-                    (cost.1, cost.2) = (0, 0);
-                }
-                // Opportunistic groups on it would go as well.
-                ranked.push((cost, self.state.counts(view).opportunistic, slot, view, victims));
-            }
-        }
-        ranked.sort_unstable();
-        let choices = ranked.into_iter().filter_map(|(_, _, slot, view, victims)| {
+        let ranked = self.priced(region, need, &taken);
+        let choices = ranked.into_iter().filter_map(|(_, _, slot, view)| {
+            let (_, victims) = self.cheapest(view, need, &taken)?;
             let leaves = self.pick_from(view, need, &victims)?;
             Some(Choice { slot: Some(slot), bind: None, leaves })
         });
         into.extend(choices.take(limit));
     }
 
-    fn preemptible_views(&self, region: Region, need: &Need) -> Vec<(CellNo, SlotNo)> {
+    /// What a place for the pod in a view costs; none if there is no such place.
+    pub(super) fn price(
+        &self,
+        view: CellNo,
+        slot: SlotNo,
+        need: &Need,
+        taken: &BTreeSet<GroupNo>,
+    ) -> Option<Rank> {
+        self.visits.set(self.visits.get().saturating_add(1));
+        if !self.filter.usable(self.state, self.topology.node_of(view)) {
+            return None;
+        }
+        let (mut cost, victims) = self.cheapest(view, need, taken)?;
+        if self.move_aside(slot, &victims) {
+            (cost.1, cost.2) = (0, 0);
+        }
+        // Opportunistic groups on it would go as well.
+        Some((cost, self.state.counts(view).opportunistic, slot, view))
+    }
+
+    pub(super) fn preemptible_views(&self, region: Region, need: &Need) -> Vec<(CellNo, SlotNo)> {
         match region {
             Region::Within(cell) => match self.state.slot_over(self.topology, cell) {
                 Some(slot) => self.views_in(cell).into_iter().map(|view| (view, slot)).collect(),

@@ -12,6 +12,9 @@ use crate::{
 
 /// Most searches without one of the victims.
 const REPRIEVES: usize = 48;
+/// Steps and views after which no further search begins: one through a large virtual cluster may take as long as many
+/// through a small one.
+const VISITS: u32 = 10_000;
 
 /// The result of a search.
 pub(crate) struct Found {
@@ -46,12 +49,13 @@ pub(crate) fn reprieve(search: &mut Search<'_>, need: &GroupNeed, mut found: Fou
         let priority = search.groups.get(group).map(|group| group.priority);
         (priority, search.lost_work(group), group)
     };
-    let mut left = REPRIEVES;
+    let (mut left, until) = (REPRIEVES, search.visits.get().saturating_add(VISITS));
     loop {
         let before = found.guaranteed();
         let mut victims: Vec<GroupNo> = before.iter().copied().collect();
         victims.sort_by_key(|group| std::cmp::Reverse(value(search, *group)));
         for victim in victims {
+            left = if search.visits.get() < until { left } else { 0 };
             if left > 0 && found.guaranteed().contains(&victim) {
                 left -= 1;
                 found = search.without(victim, need, &found).unwrap_or(found);

@@ -27,7 +27,9 @@ fn normal_sequence() -> (Play, Vec<&'static str>) {
     let (node8, leaves8) = play.bound("pod8", &pod("VC2", 1, "g9", &[(1, 7), (1, 5)]).lazy());
     let (node9, leaves9) = play.bound("pod9", &pod("VC2", 1, "g9", &[(1, 7), (1, 5)]).lazy().size(5));
     assert_ne!(node8, node9);
-    assert_eq!((leaves8.len(), leaves9.len()), (7, 5));
+    // The first five in the order of the tree: of the irregular node these are others.
+    let first_five = if node9 == "1.0.0.0" { vec![1, 3, 4, 7, 0] } else { all(5).collect() };
+    assert_eq!((leaves8.len(), leaves9), (7, first_five));
     (play, vec!["pod1", "pod2", "pod3", "pod4", "pod5", "pod6", "pod8", "pod9"])
 }
 

@@ -2,13 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::laws;
-use crate::{
-    Ask, Cells, Decision, GroupRequest, GroupState, Member, NodeName, Phase, PodGroup, Unreported,
-    config::{
-        CellType, ClusterConfig, PhysicalCell, PhysicalCluster, PinnedCell, VirtualCell, VirtualCluster,
-    },
-};
+use super::{laws, shapes::Shapes};
+use crate::{Ask, Cells, Decision, GroupRequest, GroupState, NodeName, Phase, Proposal, Unreported};
 
 /// SplitMix64: small, and the same everywhere.
 pub(super) struct Dice(u64);
@@ -22,138 +17,26 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.roll() % bound.max(1) as u64) as usize
     }
 
-    fn one_in(&mut self, chances: usize) -> bool {
+    pub(super) fn one_in(&mut self, chances: usize) -> bool {
         self.below(chances) == 0
     }
 
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { from.get(self.below(from.len())) }
     }
 }
 
-const VCS: [&str; 3] = ["a", "b", "c"];
-/// Types of the chain, from the leaf up, with the number of children.
-const TYPES: [(&str, usize); 4] = [("gpu", 1), ("socket", 2), ("node", 2), ("rack", 2)];
-
-fn config(dice: &mut Dice) -> ClusterConfig {
-    loop {
-        let candidate = candidate(dice);
-        if Cells::new(candidate.clone(), Unreported::Good).is_ok() {
-            return candidate;
-        }
-    }
-}
-
-fn candidate(dice: &mut Dice) -> ClusterConfig {
-    let mut cell_types = BTreeMap::new();
-    for level in 1..TYPES.len() {
-        cell_types.insert(
-            TYPES[level].0.to_string(),
-            CellType {
-                child_cell_type: TYPES[level - 1].0.to_string(),
-                child_cell_number: TYPES[level].1 as i64,
-                is_node_level: TYPES[level].0 == "node",
-            },
-        );
-    }
-    let racks = 2 + dice.below(3);
-    let clusters = if dice.one_in(3) { 2 } else { 1 };
-    let mut pinned = false;
-    let physical_cells = (0..racks)
-        .map(|rack| {
-            let mut cell = PhysicalCell { cell_type: "rack".into(), ..PhysicalCell::default() };
-            if clusters == 2 {
-                cell.cluster = format!("cluster-{}", rack % 2);
-            }
-            cell.cell_children = (0..2)
-                .map(|node| {
-                    let mut child = PhysicalCell {
-                        cell_address: format!("n{}", rack * 2 + node),
-                        ..PhysicalCell::default()
-                    };
-                    if !pinned && dice.one_in(8) {
-                        pinned = true;
-                        child.pinned_cell_id = "pin".into();
-                    }
-                    child
-                })
-                .collect();
-            cell
-        })
-        .collect();
-    let mut virtual_clusters: BTreeMap<String, VirtualCluster> = BTreeMap::new();
-    for vc in VCS.iter().take(2 + dice.below(2)) {
-        let mut own = VirtualCluster::default();
-        for level in 0..TYPES.len() {
-            let path: Vec<&str> = TYPES[level..].iter().rev().map(|(name, _)| *name).collect();
-            let cell = VirtualCell { cell_type: path.join("."), cell_number: dice.below(3) as i64 };
-            if cell.cell_number > 0 && dice.one_in(2) {
-                own.virtual_cells.push(cell);
-            }
-        }
-        virtual_clusters.insert((*vc).to_string(), own);
-    }
-    if pinned && let Some(vc) = virtual_clusters.get_mut("a") {
-        vc.pinned_cells.push(PinnedCell { pinned_cell_id: "pin".into() });
-    }
-    let physical_cluster = PhysicalCluster { sku_types: BTreeMap::new(), cell_types, physical_cells };
-    ClusterConfig { physical_cluster, virtual_clusters }
-}
-
-fn request(dice: &mut Dice, number: usize, config: &ClusterConfig) -> GroupRequest {
-    let vcs: Vec<&String> = config.virtual_clusters.keys().collect();
-    let vc = dice.pick(&vcs).map(|vc| (*vc).clone()).unwrap_or_default();
-    let priority = [-1, -1, 0, 1, 1, 5][dice.below(6)];
-    let mut request = GroupRequest::new(&format!("g{number}"), &vc, priority, 1, 1);
-    let members = 1 + dice.below(2);
-    let root = &mut request.affinity_group.root;
-    *root = PodGroup::default();
-    for _ in 0..members {
-        let mut member = Member {
-            pod_number: 1 + dice.below(3) as i64,
-            leaf_cell_number: 1 + dice.below(4) as i64,
-            ..Member::default()
-        };
-        if dice.one_in(6) {
-            member.cell_type = "socket".into();
-            member.leaf_cell_number = 1 + dice.below(2) as i64;
-        }
-        root.members.push(member);
-    }
-    if dice.one_in(5) {
-        root.within_one_cell = TYPES[1 + dice.below(3)].0.to_string();
-    }
-    if dice.one_in(8) {
-        let child = PodGroup {
-            within_one_cell: "node".into(),
-            members: root.members.clone(),
-            child_groups: Vec::new(),
-        };
-        root.child_groups.push(child);
-    }
-    let pinned = config.virtual_clusters[&vc].pinned_cells.first();
-    if let Some(pin) = pinned
-        && priority >= 0
-        && dice.one_in(2)
-    {
-        request.pinned_cell_id = pin.pinned_cell_id.clone();
-    }
-    request.lazy_preemption_enable = dice.one_in(2);
-    request.ignore_k8s_suggested_nodes = dice.one_in(2);
-    request.gang_release_enable = dice.one_in(2);
-    request
-}
-
 /// Plays one history; what it breaks, if anything.
-pub(super) fn run(seed: u64) -> Result<(), String> {
+pub(super) fn run(shapes: Shapes, seed: u64) -> Result<(), String> {
     let dice = &mut Dice(seed);
-    let config = config(dice);
+    let config = shapes.config(dice);
     let cells = Cells::new(config, Unreported::Good).map_err(|errors| errors.to_string())?;
-    let mut history = History { cells, asked: BTreeMap::new(), number: 0, now_ms: 0 };
+    let (asked, since) = (BTreeMap::new(), BTreeMap::new());
+    let mut history = History { shapes, cells, asked, since, number: 0, now_ms: 0 };
     let steps = 5 + dice.below(40);
     for step in 0..steps {
         history.now_ms += 1_000;
@@ -169,18 +52,25 @@ fn check(cells: &Cells) -> Result<(), String> {
 }
 
 struct History {
+    shapes: Shapes,
     cells: Cells,
     /// Groups that were asked about and not released.
     asked: BTreeMap<String, GroupRequest>,
+    /// When the work of a group began that would be lost with it: its start, or its last checkpoint.
+    since: BTreeMap<String, i64>,
     number: usize,
     now_ms: i64,
 }
 
 impl History {
     fn step(&mut self, dice: &mut Dice) -> Result<(), String> {
-        match dice.below(20) {
+        let kinds = match self.shapes {
+            Shapes::Plain => 20,
+            Shapes::Many => 22,
+        };
+        match dice.below(kinds) {
             0..=8 => {
-                let request = request(dice, self.number, self.cells.config());
+                let request = self.shapes.request(dice, self.number, self.cells.config());
                 self.number += 1;
                 self.schedule(&request, dice)
             }
@@ -202,8 +92,24 @@ impl History {
                 Ok(())
             }
             18 => self.crash(),
-            _ => self.reconfigure(dice),
+            19 => self.reconfigure(dice),
+            _ => self.save(dice),
         }
+    }
+
+    /// A group saves a checkpoint.
+    fn save(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let groups = self.cells.groups();
+        let Some(group) = dice.pick(&groups).filter(|group| group.state != GroupState::Preempting) else {
+            return Ok(());
+        };
+        let at_ms = self.now_ms - dice.below(3_000) as i64;
+        if !self.cells.set_checkpoint(&group.name, at_ms) {
+            return Err(format!("{} is there and saves no checkpoint", group.name));
+        }
+        let since = self.since.entry(group.name.clone()).or_default();
+        *since = at_ms.max(*since);
+        Ok(())
     }
 
     fn schedule(&mut self, request: &GroupRequest, dice: &mut Dice) -> Result<(), String> {
@@ -214,18 +120,38 @@ impl History {
         let suggested: Option<BTreeSet<NodeName>> =
             dice.one_in(3).then(|| nodes.into_iter().filter(|_| !dice.one_in(3)).collect());
         let phase = if dice.one_in(4) { Phase::Filtering } else { Phase::Preempting };
-        let ask = Ask { now_ms: self.now_ms, phase, suggested: suggested.as_ref(), clusters: None };
+        let (mut excluded, mut clusters) = (BTreeSet::new(), None);
+        if self.shapes == Shapes::Many {
+            let nodes = self.cells.nodes().cloned().collect::<Vec<_>>();
+            let one_in = if dice.one_in(5) { 3 } else { usize::MAX };
+            excluded.extend(nodes.into_iter().filter(|_| dice.one_in(one_in)));
+            clusters = dice.one_in(3).then(|| self.some_clusters(dice));
+        }
+        let ask = Ask {
+            now_ms: self.now_ms,
+            phase,
+            suggested: suggested.as_ref(),
+            excluded: Some(&excluded),
+            clusters: clusters.as_deref(),
+        };
         self.asked.insert(request.name().to_string(), request.clone());
         let before = self.cells.clone();
         let decision = self.cells.schedule(request, &ask);
         laws::decision(&before, &self.cells, request, &ask, &decision)?;
         match decision {
             Decision::Place(proposal) => {
+                self.lost_work(&proposal)?;
                 self.cells.commit(&proposal).map_err(|stale| stale.to_string())?;
+                let had = before.group(request.name()).filter(|group| group.state != GroupState::Preempting);
+                if let Some(had) = had {
+                    return laws::unmoved(&had, &self.cells);
+                }
+                self.since.insert(request.name().to_string(), self.now_ms);
                 laws::hidden(&before, &self.cells, request, &ask, &proposal)?;
                 laws::placed(&self.cells, request, &proposal)
             }
             Decision::Preempt(proposal) if phase == Phase::Preempting => {
+                self.lost_work(&proposal)?;
                 self.cells.commit(&proposal).map_err(|stale| stale.to_string())?;
                 laws::hidden(&before, &self.cells, request, &ask, &proposal)?;
                 laws::reserved(&self.cells, request, &proposal)
@@ -236,6 +162,31 @@ impl History {
                 Ok(())
             }
         }
+    }
+
+    /// Some of the clusters, in any order.
+    fn some_clusters(&self, dice: &mut Dice) -> Vec<String> {
+        let mut names = self.cells.topology.clusters.clone();
+        let start = dice.below(names.len());
+        names.rotate_left(start);
+        names.truncate(1 + dice.below(names.len()));
+        names
+    }
+
+    /// What each victim would lose, from its start or its last checkpoint on.
+    fn lost_work(&self, proposal: &Proposal) -> Result<(), String> {
+        for victim in &proposal.victims {
+            let Some(since) = self.since.get(&victim.group) else { continue };
+            let group = self.cells.group(&victim.group);
+            let pods = group.iter().flat_map(|group| &group.placement.pods);
+            let leaves = pods.map(|pod| pod.leaf_cells.len() as i64).sum::<i64>();
+            let lost_ms = (self.now_ms - since).max(0) * leaves;
+            if victim.lost_work_ms != lost_ms {
+                let (name, told) = (&victim.group, victim.lost_work_ms);
+                return Err(format!("{name} would lose {lost_ms} ms on {leaves} leaves, told: {told} ms"));
+            }
+        }
+        Ok(())
     }
 
     fn release(&mut self, dice: &mut Dice) -> Result<(), String> {
@@ -269,6 +220,7 @@ impl History {
         match self.cells.schedule(&request, &ask) {
             Decision::Place(proposal) => {
                 self.cells.commit(&proposal).map_err(|stale| stale.to_string())?;
+                self.since.insert(preemptor.name.clone(), self.now_ms);
                 laws::placed(&self.cells, &request, &proposal)
             }
             other => Err(format!("the victims of {} are gone, but: {other:?}", preemptor.name)),
@@ -289,7 +241,7 @@ impl History {
     }
 
     fn reconfigure(&mut self, dice: &mut Dice) -> Result<(), String> {
-        let new = config(dice);
+        let new = self.shapes.config(dice);
         let before = self.cells.bound_groups();
         let preview = self.cells.preview(new.clone(), Unreported::Good, self.now_ms);
         let done = self.cells.reconfigure(new, Unreported::Good, self.now_ms);

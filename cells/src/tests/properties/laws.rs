@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Ask, BoundGroup, Cells, Decision, Difference, GroupRequest, GroupState, PromiseLost, Proposal,
+    Ask, BoundGroup, Cells, Decision, Difference, GroupRequest, GroupState, GroupStatus, PromiseLost,
+    Proposal,
+    decision::{NewGroup, Step},
     leaf::LeafState,
-    topology::{ChainNo, Level, NodeName},
+    topology::{CellNo, ChainNo, Level, NodeName, SlotNo},
 };
 
 /// (1) For each chain and level, cells that can be obtained are at least the unbound promises.
@@ -128,13 +130,16 @@ fn nodes_allowed(
         if suggested.is_some_and(|suggested| !suggested.contains(&node)) {
             return Err(format!("{} is to run on node {node}, which is not suggested", request.name()));
         }
+        if ask.excluded.is_some_and(|excluded| excluded.contains(&node)) {
+            return Err(format!("{} is to run on node {node}, which is excluded", request.name()));
+        }
     }
     Ok(())
 }
 
 /// (2) A guaranteed group never waits because of other VCs: it would wait as well if their groups, and all that have no
-/// guarantee, were not there. Bad hardware is outside the guarantee. So is a group over several promises in a fleet of
-/// several clusters: the promises may be free in different ones.
+/// guarantee, were not there. Bad hardware is outside the guarantee. In a fleet of several clusters it waits only if in
+/// none of those that it may use enough promises can be bound: others may have theirs there.
 fn never_blocked(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, reason: &str) -> Result<(), String> {
     if request.priority < 0 || !is_sound(before, request, ask) {
         return Ok(());
@@ -145,25 +150,56 @@ fn never_blocked(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, reason: 
             alone.release(&group.name);
         }
     }
-    match alone.schedule(request, ask) {
-        Decision::Place(proposal) | Decision::Preempt(proposal) => {
-            if several_clusters(before)
-                && request.pinned_cell_id.is_empty()
-                && proposal.placement.pods.len() > 1
-            {
-                return Ok(());
-            }
-            let (name, placement) = (request.name(), &proposal.placement);
-            Err(format!("{name} waits for others than its own VC, alone it gets {placement:?}: {reason}"))
+    let clusters = ask.clusters.unwrap_or(&before.topology.clusters);
+    for cluster in clusters {
+        let (mut alone, one) = (alone.clone(), std::slice::from_ref(cluster));
+        let found = match alone.schedule(request, &Ask { clusters: Some(one), ..*ask }) {
+            Decision::Place(proposal) | Decision::Preempt(proposal) => proposal,
+            Decision::Wait(_) | Decision::Refuse(_) => continue,
+        };
+        if can_bind(before, &found, cluster) {
+            let (name, placement) = (request.name(), &found.placement);
+            return Err(format!(
+                "{name} waits for others than its own VC, alone it gets {placement:?}: {reason}"
+            ));
         }
-        Decision::Wait(_) | Decision::Refuse(_) => Ok(()),
     }
+    Ok(())
+}
+
+/// Whether the promises that a placement uses could all be bound in the cluster, one after the other, the largest first,
+/// each to part of the smallest free cell that may be split.
+fn can_bind(cells: &Cells, proposal: &Proposal, cluster: &str) -> bool {
+    let mut cells = cells.clone();
+    let Step::New(NewGroup { chain, pods, .. }) = &proposal.plan.step else { return true };
+    let Cells { topology, state, .. } = &mut cells;
+    let slots: BTreeSet<SlotNo> = pods.iter().filter_map(|(_, slot)| *slot).collect();
+    let mut slots: Vec<SlotNo> = slots.into_iter().filter(|slot| state.slot_cell(*slot).is_none()).collect();
+    slots.sort_by_key(|slot| std::cmp::Reverse(topology.slot(*slot).level));
+    slots.into_iter().all(|slot| {
+        let level = topology.slot(slot).level;
+        let is_there = |cell: &CellNo| topology.clusters[topology.cell(*cell).cluster.at()] == cluster;
+        let block = (level..=topology.chain(*chain).top())
+            .take_while(|above| state.may_split(topology, *chain, level, *above))
+            .find_map(|above| state.blocks(*chain, above).iter().map(|key| key.3).find(is_there));
+        let Some(mut cell) = block else { return false };
+        while topology.cell(cell).level > level {
+            cell = topology.cell(cell).children[0];
+        }
+        state.bind(topology, slot, cell)
+    })
 }
 
 /// The request is new, and all hardware may be used.
 fn is_sound(cells: &Cells, request: &GroupRequest, ask: &Ask<'_>) -> bool {
+    may_use_all(request, ask)
+        && cells.nodes().all(|node| cells.is_good(node))
+        && cells.group(request.name()).is_none()
+}
+
+fn may_use_all(request: &GroupRequest, ask: &Ask<'_>) -> bool {
     let suggestions = ask.suggested.is_some() && !request.ignore_k8s_suggested_nodes;
-    !suggestions && cells.nodes().all(|node| cells.is_good(node)) && cells.group(request.name()).is_none()
+    !suggestions && ask.excluded.is_none_or(BTreeSet::is_empty)
 }
 
 fn several_clusters(cells: &Cells) -> bool {
@@ -171,24 +207,28 @@ fn several_clusters(cells: &Cells) -> bool {
 }
 
 /// (8) Each guaranteed group that is displaced (evicted, lazily preempted, or its reservation cancelled) has to be: with
-/// all the others gone, the group still cannot be placed without displacing a guaranteed one. To its VC the cells of
-/// opportunistic groups are free, so there may be more of these than necessary. On bad nodes the cells of those that go
-/// are not as good as others, and in a fleet of several clusters they are in the wrong one.
+/// all the others gone, the group still cannot be placed in that cluster without displacing a guaranteed one. To its VC
+/// the cells of opportunistic groups are free, so there may be more of these than necessary. A promise that is bound to a
+/// cell with a bad node stays there; if its group were gone, it could be bound to a better one.
 fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Proposal) -> Result<(), String> {
-    if !is_sound(before, request, ask) || several_clusters(before) {
+    let all = displaced(proposal);
+    if !may_use_all(request, ask)
+        || before.group(request.name()).is_some()
+        || all.iter().any(|name| has_bad_cell(before, name))
+    {
         return Ok(());
     }
     // One that was lazily preempted before is opportunistic, whatever it asked for.
     let guaranteed = |name: &String| {
         before.group(name).is_some_and(|group| group.priority >= 0 && group.lazy_preemption_status.is_none())
     };
-    let all = displaced(proposal);
+    let one = [proposal.placement.cluster.clone()];
     for kept in all.iter().filter(|name| guaranteed(name)) {
         let mut fewer = before.clone();
         for other in all.iter().filter(|other| *other != kept) {
             fewer.release(other);
         }
-        let found = match fewer.schedule(request, ask) {
+        let found = match fewer.schedule(request, &Ask { clusters: Some(&one), ..*ask }) {
             Decision::Place(found) | Decision::Preempt(found) => found,
             Decision::Wait(_) | Decision::Refuse(_) => continue,
         };
@@ -198,6 +238,14 @@ fn minimal(before: &Cells, request: &GroupRequest, ask: &Ask<'_>, proposal: &Pro
         }
     }
     Ok(())
+}
+
+/// Whether a promise of the group is bound to a cell with a bad node.
+fn has_bad_cell(cells: &Cells, name: &str) -> bool {
+    let group = cells.groups.named(name).map(|(_, group)| group);
+    let bound =
+        group.into_iter().flat_map(|group| group.slots()).filter_map(|slot| cells.state.slot_cell(slot));
+    bound.into_iter().any(|cell| cells.state.bad_nodes(&cells.topology, cell) > 0)
 }
 
 fn displaced(proposal: &Proposal) -> BTreeSet<String> {
@@ -215,10 +263,9 @@ pub(super) fn hidden(
     ask: &Ask<'_>,
     proposal: &Proposal,
 ) -> Result<(), String> {
-    let suggestions = ask.suggested.is_some() && !request.ignore_k8s_suggested_nodes;
     let others = !proposal.lazily_preempted.is_empty() || !proposal.cancelled.is_empty();
     let returns = before.group(request.name()).is_some();
-    if suggestions || others || returns || several_clusters(before) {
+    if !may_use_all(request, ask) || others || returns || several_clusters(before) {
         return Ok(());
     }
     for position in 0..before.topology.chains.len() {
@@ -241,7 +288,15 @@ pub(super) fn placed(cells: &Cells, request: &GroupRequest, proposal: &Proposal)
     if group.state != GroupState::Allocated || group.placement != proposal.placement {
         return Err(format!("{} was placed and is {group:?}", request.name()));
     }
-    complete(request, &group.placement)
+    complete(cells, request, &group.placement)
+}
+
+/// (4) A group that has its cells keeps them when it is asked about again: a reconfiguration may have left it fewer.
+pub(super) fn unmoved(had: &GroupStatus, cells: &Cells) -> Result<(), String> {
+    match cells.group(&had.name) {
+        Some(has) if has == *had => Ok(()),
+        has => Err(format!("{} was asked about and is {has:?}, was {had:?}", had.name)),
+    }
 }
 
 pub(super) fn reserved(cells: &Cells, request: &GroupRequest, proposal: &Proposal) -> Result<(), String> {
@@ -252,12 +307,17 @@ pub(super) fn reserved(cells: &Cells, request: &GroupRequest, proposal: &Proposa
     if group.state != GroupState::Preempting || group.victims.iter().collect::<BTreeSet<_>>() != victims {
         return Err(format!("{} preempts {victims:?} and is {group:?}", request.name()));
     }
-    complete(request, &group.placement)
+    complete(cells, request, &group.placement)
 }
 
-fn complete(request: &GroupRequest, placement: &crate::Placement) -> Result<(), String> {
+fn complete(cells: &Cells, request: &GroupRequest, placement: &crate::Placement) -> Result<(), String> {
     let mut sizes = Vec::new();
-    asked(&request.affinity_group.root, &mut sizes);
+    let chain = cells.topology.chains.iter().find(|chain| chain.name == placement.cell_chain);
+    let leaves_of = |cell_type: &str| {
+        let level = chain.and_then(|chain| Some(chain.level(chain.level_of(cell_type)?)));
+        level.map_or(1, |level| level.leaves as usize)
+    };
+    asked(&request.affinity_group.root, &leaves_of, &mut sizes);
     let placed: Vec<usize> = placement.pods.iter().map(|pod| pod.leaf_cells.len()).collect();
     // A pod that was given back before is empty; the whole group is asked for only once.
     let same = sizes.len() == placed.len() && sizes.iter().zip(&placed).all(|(a, b)| a == b || *b == 0);
@@ -268,13 +328,13 @@ fn complete(request: &GroupRequest, placement: &crate::Placement) -> Result<(), 
     Ok(())
 }
 
-fn asked(group: &crate::PodGroup, sizes: &mut Vec<usize>) {
+fn asked(group: &crate::PodGroup, leaves_of: &impl Fn(&str) -> usize, sizes: &mut Vec<usize>) {
     for member in &group.members {
-        let each = if member.cell_type == "socket" { 2 } else { 1 } * member.leaf_cell_number as usize;
+        let each = leaves_of(&member.cell_type) * member.leaf_cell_number as usize;
         sizes.extend(std::iter::repeat_n(each, member.pod_number as usize));
     }
     for child in &group.child_groups {
-        asked(child, sizes);
+        asked(child, leaves_of, sizes);
     }
 }
 
