@@ -363,6 +363,10 @@ impl Seen {
             let components = &now["spec"]["clusters"][0]["components"];
             self.tell(at_ms, "Bound", &job, json!({"cluster": to, "epoch": epoch, "components": components}));
         }
+        let cells = |object: &Value| object["spec"]["cells"]["groups"].clone();
+        if cells(now) != cells(&old) {
+            self.tell(at_ms, "Cells", &job, json!({"cluster": to, "epoch": epoch, "groups": cells(now)}));
+        }
         let attempts = |object: &Value| object["status"]["attempts"].as_array().map_or(0, Vec::len);
         for attempt in now["status"]["attempts"].as_array().into_iter().flatten().skip(attempts(&old)) {
             let mut fields = json!({"cluster": attempt["cluster"], "epoch": attempt["epoch"],

@@ -158,7 +158,7 @@ pub(crate) fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
     outcome.lines.iter().filter(|line| line.event == event).collect()
 }
 
-fn text<'l>(line: &'l Line, field: &str) -> &'l str {
+pub(crate) fn text<'l>(line: &'l Line, field: &str) -> &'l str {
     line.fields.get(field).and_then(|value| value.as_str()).unwrap_or_default()
 }
 

@@ -79,7 +79,8 @@ impl Plan {
     pub(crate) fn has_cells(&self) -> bool {
         let applied =
             |what: &What| matches!(what, What::Apply(object) if object["kind"] == "CellConfiguration");
-        self.events.iter().any(|event| applied(&event.what))
+        self.objects.iter().any(|object| object["kind"] == "CellConfiguration")
+            || self.events.iter().any(|event| applied(&event.what))
     }
 
     pub(crate) fn add_cells(&mut self, random: &mut Random) {
