@@ -110,12 +110,13 @@ pub fn user_of(labels: &serde_json::Value) -> Option<&str> {
 }
 
 /// Annotations on a job with cells: its pinned cell, the type of its leaf cells, leaf cells of each pod,
-/// whether its pods start together, whether it may become opportunistic, and the type of the cell that must
-/// hold all of it.
+/// whether its pods start together, whether a gang keeps the cells of ended pods until all have ended, whether it may become
+/// opportunistic, and the type of the cell that must hold all of it.
 pub const PINNED_CELL_ANNOTATION: &str = "fleet.dev/pinned-cell";
 pub const LEAF_CELL_TYPE_ANNOTATION: &str = "fleet.dev/leaf-cell-type";
 pub const CELLS_PER_POD_ANNOTATION: &str = "fleet.dev/cells-per-pod";
 pub const GANG_ALLOCATION_ANNOTATION: &str = "fleet.dev/gang-allocation";
+pub const GANG_RELEASE_ANNOTATION: &str = "fleet.dev/gang-release";
 pub const LAZY_PREEMPTION_ANNOTATION: &str = "fleet.dev/lazy-preemption";
 pub const WITHIN_ONE_CELL_ANNOTATION: &str = "fleet.dev/within-one-cell";
 /// HiveD's annotation on pod templates: the scheduling request of a pod.

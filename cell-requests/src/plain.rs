@@ -18,6 +18,8 @@ pub(super) struct Plain {
     within: String,
     lazy: bool,
     pub gang: bool,
+    /// A gang keeps the cells of ended pods until all have ended.
+    release_together: bool,
     roles: Vec<PlainRole>,
 }
 
@@ -58,6 +60,11 @@ pub(super) fn read(job: &Value, roles: &[Role<'_>], is_gang: bool) -> Result<Pla
         let allowed = "nothing where pods start one by one: each is then placed by itself";
         return Err(wrong(path_of(job, names::WITHIN_ONE_CELL_ANNOTATION), quote(&within), allowed));
     }
+    let release = truth(job, names::GANG_RELEASE_ANNOTATION)?;
+    if !gang && release == Some(true) {
+        let allowed = "false where pods start one by one: each gives back its own cells";
+        return Err(wrong(path_of(job, names::GANG_RELEASE_ANNOTATION), quote("true"), allowed));
+    }
     let roles = roles.iter().filter(|role| role.component.replicas > 0).map(|role| PlainRole {
         component: role.component.name.clone(),
         replicas: role.component.replicas,
@@ -65,7 +72,8 @@ pub(super) fn read(job: &Value, roles: &[Role<'_>], is_gang: bool) -> Result<Pla
         requests: role.component.requests.clone(),
     });
     let lazy = truth(job, names::LAZY_PREEMPTION_ANNOTATION)?.unwrap_or(false);
-    Ok(Plain { pin, leaf_type, within, lazy, gang, roles: roles.collect() })
+    let release_together = release.unwrap_or(true);
+    Ok(Plain { pin, leaf_type, within, lazy, gang, release_together, roles: roles.collect() })
 }
 
 fn truth(job: &Value, name: &str) -> Result<Option<bool>, CellRequestError> {
@@ -88,6 +96,7 @@ impl Plain {
             pinned_cell_id: self.pin.clone(),
             leaf_cell_type: self.leaf_type.clone(),
             lazy_preemption_enable: self.lazy,
+            gang_release_enable: self.release_together,
             ..request(vc, class)
         };
         let mut whole = CellGroupAsk { request: base.clone(), pods: Vec::new() };

@@ -157,6 +157,27 @@ fn nonsense_is_told_with_field_found_and_allowed() {
         "metadata.annotations[fleet.dev/within-one-cell]: found \"NODE\"; allowed: nothing where pods start one by one: \
          each is then placed by itself",
     );
+    check(
+        json!({}),
+        json!({"fleet.dev/gang-allocation": "false", "fleet.dev/gang-release": "true"}),
+        "metadata.annotations[fleet.dev/gang-release]: found \"true\"; allowed: false where pods start one by one: each \
+         gives back its own cells",
+    );
+}
+
+#[test]
+fn a_gang_of_any_kind_may_give_back_cells_pod_by_pod() {
+    let released_together = |annotations: Value| {
+        let request =
+            read_volcano(&job(json!({}), annotations, &[("a", 2, None)], gpu(1))).expect("a request");
+        let groups = request.groups("ns/j", "vc1", &config()).expect("groups");
+        groups.iter().map(|group| group.request.gang_release_enable).collect::<Vec<_>>()
+    };
+    assert_eq!(released_together(json!({})), [true]);
+    assert_eq!(released_together(json!({"fleet.dev/gang-release": "true"})), [true]);
+    assert_eq!(released_together(json!({"fleet.dev/gang-release": "false"})), [false]);
+    let one_by_one = json!({"fleet.dev/gang-allocation": "false", "fleet.dev/gang-release": "false"});
+    assert_eq!(released_together(one_by_one).len(), 2);
 }
 
 #[test]

@@ -129,3 +129,26 @@ fn no_job_waits_longer_under_cells_than_in_a_private_cluster() {
     }
     assert!(late_under_quota > 0);
 }
+
+/// The table of `docs/virtual-clusters.md`, in all three orders.
+#[test]
+#[ignore = "a real trace, in the folder that FLEET_TRACES names; `cargo xtask laws` runs it"]
+fn no_job_of_the_philly_trace_waits_longer_under_cells() {
+    let folder =
+        std::env::var("FLEET_TRACES").expect("FLEET_TRACES names the folder with philly_jobs.csv.gz");
+    let file = std::path::Path::new(&folder).join("philly_jobs.csv.gz");
+    let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let config = config(include_str!("../../../examples/traces/virtual-clusters.yaml"));
+    for (name, order) in [("fifo", Order::Fifo), ("priority", Order::Priority), ("sjf", Order::Sjf)] {
+        let found = compare("philly_jobs.csv.gz", &bytes, &config, order).expect("a table of jobs");
+        println!("{name}: {}\n{}", found.notices.join("; "), found.table());
+        assert_eq!(
+            (found.later_under_cells(), &found.violations[..]),
+            (0, &[][..]),
+            "{name}\n{}",
+            found.table()
+        );
+        assert_eq!(found.total.jobs, 82_229, "{name}");
+        assert!(found.total.quota.later > found.total.jobs / 10, "{name}: quota alone delays many");
+    }
+}
