@@ -345,3 +345,36 @@ fn nodes_that_are_kept_for_cells_take_nothing_else() {
                  which is kept for cells";
     check(plain(300_000, "n0"), &[found]);
 }
+
+#[test]
+fn what_runs_keeps_its_cells() {
+    let named = |nodes: &[&str]| {
+        let mut binding = binding("a-10", 1, nodes);
+        for (index, pod) in
+            binding["spec"]["cells"]["groups"][0]["pods"].as_array_mut().into_iter().flatten().enumerate()
+        {
+            pod["name"] = format!("worker-{index}").into();
+        }
+        hub(binding)
+    };
+    let moved = |pod_stays: bool, more: Vec<(u64, Change)>| {
+        let mut changes = vec![
+            (1, job("a-10", Value::Null)),
+            (2, named(&["n0", "n1"])),
+            (3, run("a-10")),
+            (4, pod("a-10", 0, "n0", "0")),
+            (5, pod("a-10", 1, "n1", "0")),
+        ];
+        changes.extend(more);
+        if !pod_stays {
+            changes.push((7, gone(pod("a-10", 1, "n1", "0"))));
+        }
+        changes.push((8, named(&["n0", "n2"])));
+        changes
+    };
+    let found = "invariant 10: team/a-10-1 of PyTorchJob team/a-10 in east runs on leaf cells {0} of n1, and its binding \
+                 of PyTorchJob team/a-10 names {0} of n2 instead";
+    check(moved(true, Vec::new()), &[found]);
+    check(moved(false, Vec::new()), &[]);
+    check(moved(true, vec![(6, smaller_configuration())]), &[]);
+}

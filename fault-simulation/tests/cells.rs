@@ -74,6 +74,10 @@ fn cells<'o>(outcome: &'o Outcome, job: &str) -> Vec<&'o Value> {
     told(outcome, "Cells").into_iter().filter(of_job).map(|line| &line.fields["groups"]).collect()
 }
 
+pub(crate) fn log(outcome: &Outcome) -> String {
+    outcome.lines.iter().map(|line| format!("{}\n", line.to_json())).collect()
+}
+
 fn ended(outcome: &Outcome) -> Vec<(&str, &str)> {
     let mut ended: Vec<_> =
         told(outcome, "Finished").iter().map(|line| (line.job.as_str(), text(line, "result"))).collect();
@@ -97,7 +101,7 @@ fn killed_at_each_write(process: &Process) {
         assert_eq!(told(&outcome, "Crashed").len(), 1, "write {writes}");
         assert_eq!(ended(&outcome), [("default/gang", "Succeeded"), ("default/single", "Succeeded")]);
         // Each has one run, and the gang the same cells for all of it.
-        assert_eq!(told(&outcome, "Bound").len(), 2, "write {writes}");
+        assert_eq!(told(&outcome, "Bound").len(), 2, "write {writes}\n{}", log(&outcome));
         let held: Vec<&Value> =
             cells(&outcome, "gang").into_iter().filter(|groups| !groups.is_null()).collect();
         assert!(
@@ -149,12 +153,14 @@ fn a_member_that_is_cut_off_keeps_its_cells_as_they_were() {
     assert!(at_ms("Bound", "next") > at_ms("Finished", "gang"), "{:?}", told(&outcome, "Bound"));
 }
 
-/// Once the controller has restarted, a second job of `a` waits for the first one's cells, and the job of `b` starts.
+/// When the controller restarts, a cell that comes before those of a run in the file has become free.
 pub(crate) fn another_after_a_restart() -> Plan {
     let forever = "";
-    let events = job("20s", "first", "a", (2, 2), forever)
+    let events = job("15s", "early", "a", (1, 2), ", runtime: 20s")
+        + &job("20s", "first", "a", (1, 2), forever)
         + "  - {at: 60s, crash: {process: hub, restartAfter: 2s}}\n"
         + &job("80s", "second", "a", (1, 2), forever)
+        + &job("100s", "third", "a", (1, 2), forever)
         + &job("150s", "other", "b", (1, 2), forever);
     let mut plan = fleet(&events);
     plan.fair = true;
@@ -166,5 +172,10 @@ pub(crate) fn another_after_a_restart() -> Plan {
 fn after_a_restart_nobody_takes_the_cells_of_a_run_or_of_another_virtual_cluster() {
     let outcome = passes(&another_after_a_restart());
     let bound: Vec<&str> = told(&outcome, "Bound").iter().map(|line| line.job.as_str()).collect();
-    assert_eq!(bound, ["default/first", "default/other"]);
+    assert_eq!(
+        bound,
+        ["default/early", "default/first", "default/second", "default/other"],
+        "{}",
+        log(&outcome)
+    );
 }

@@ -4,6 +4,8 @@
 //! able to start is stated by a rule that is weaker than any allocator: a cell of a promised type with nobody of that
 //! virtual cluster on it will do.
 
+mod moved;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::names;
@@ -274,7 +276,7 @@ impl Judge {
     ) -> Vec<Violation> {
         let groups = now["spec"]["cells"]["groups"].as_array().map_or(&[][..], Vec::as_slice);
         let epoch = now["spec"]["epoch"].as_i64().unwrap_or_default();
-        let mut found = Vec::new();
+        let mut found: Vec<Violation> = self.moved(uid, was, now).into_iter().collect();
         if groups.iter().any(|group| !group["lazilyPreempted"].is_null())
             && self.cells.lost.insert((uid.to_string(), epoch))
         {
