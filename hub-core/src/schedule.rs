@@ -42,6 +42,8 @@ pub use facts::{job_id, key_of};
 pub use fleet_planner::verify::Violation;
 use requests::{Requests, ask, bind, whole};
 
+/// When it is looked again whether the cells of a reservation are known.
+const CELLS_LOOK: SignedDuration = SignedDuration::from_millis(200);
 /// How long jobs wait that a rejected plan would have placed.
 const REFUSED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
@@ -232,8 +234,6 @@ impl Scheduler {
                     .is_ok_and(|components| components == reservation.spec.components);
             let status = reservation.status.as_ref();
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
-            let planner = &mut self.planner;
-            let mut answered = |answer| planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
             let delete = || {
                 let uid = reservation.metadata.uid.clone().unwrap_or_default();
                 Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid })
@@ -249,7 +249,13 @@ impl Scheduler {
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     self.silence.answered(key, cluster, now.as_millisecond());
-                    if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
+                    if !reservation.spec.cells.is_empty() && !self.knows_cells_of(key, now) {
+                        self.rereads.insert((now + CELLS_LOOK, key.clone()));
+                        continue;
+                    }
+                    let answer = Answer::Reserved;
+                    let answered = self.planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
+                    if let Some(Decision::Bind { cluster, .. }) = answered {
                         let (cells, queue) = (self.cell_binding(key), world.leaves.get(key));
                         let target = whole(&reservation.spec.components, &cluster);
                         return vec![bind(entry, target, cells, queue, now)];
@@ -264,20 +270,14 @@ impl Scheduler {
                         continue;
                     }
                     self.silence.missed(key, cluster, now_ms);
-                    answered(Answer::Refused { message: "it has not answered the reservation".to_string() });
+                    let answer =
+                        Answer::Refused { message: "it has not answered the reservation".to_string() };
+                    self.planner.answer(&job_id(key), cluster, answer, now_ms);
                     writes.push(delete());
                 }
                 phase => {
                     if current && phase.is_some() {
-                        self.silence.answered(key, cluster, now.as_millisecond());
-                        let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
-                        answered(Answer::Refused { message });
-                        let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
-                        self.planner.doubt_cell_nodes(cluster, at_fault, now.as_millisecond());
-                        if let Some(status) = status {
-                            let (id, excluded) = (job_id(key), &status.excluded_nodes);
-                            self.planner.exclude_cell_nodes(&id, cluster, excluded, now.as_millisecond());
-                        }
+                        self.refused(key, cluster, reservation, now);
                     }
                     if !dispatch::are_cells_in_use(world, place, reservation) {
                         writes.push(delete());
@@ -286,6 +286,18 @@ impl Scheduler {
             }
         }
         writes
+    }
+
+    /// The member has refused the reservation, or it has expired there.
+    fn refused(&mut self, key: &Key, cluster: &str, reservation: &fleet_api::Reservation, now: Timestamp) {
+        let (id, now_ms) = (job_id(key), now.as_millisecond());
+        self.silence.answered(key, cluster, now_ms);
+        let status = reservation.status.clone().unwrap_or_default();
+        let answer = Answer::Refused { message: status.message.unwrap_or_default() };
+        self.planner.answer(&id, cluster, answer, now_ms);
+        let (_, at_fault) = fleet_api::cell_answers::ungiven(reservation);
+        self.planner.doubt_cell_nodes(cluster, at_fault, now_ms);
+        self.planner.exclude_cell_nodes(&id, cluster, &status.excluded_nodes, now_ms);
     }
 
     /// Whether a queued job that holds places exceeds the quota together with everything else that is held.

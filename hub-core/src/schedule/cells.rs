@@ -303,6 +303,14 @@ impl Scheduler {
         }
     }
 
+    /// Whether a bind may be written for a reservation of cells: it names them, or the run would be sent as one without
+    /// cells. A controller that starts reads the reservation before the configuration.
+    pub(super) fn knows_cells_of(&mut self, key: &Key, now: Timestamp) -> bool {
+        self.planner.recover_cells(now.as_millisecond());
+        let is_off = self.are_cells_known && self.cell_config.is_none();
+        is_off || !self.planner.bound_groups(&job_id(key)).is_empty()
+    }
+
     /// The job's cells in the form of its binding.
     pub(super) fn cell_binding(&self, key: &Key) -> Option<CellBinding> {
         let bound = self.planner.bound_groups(&job_id(key));

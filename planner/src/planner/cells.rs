@@ -97,6 +97,11 @@ impl Planner {
         self.moved |= !excluded.is_empty();
     }
 
+    /// Recovers what running jobs hold; every plan begins so.
+    pub fn recover_cells(&mut self, now_ms: i64) {
+        self.cells.take_in(now_ms);
+    }
+
     /// The cells of a job, as its reservation carries them.
     pub fn cell_groups(&self, id: &JobId) -> Vec<CellGroup> {
         self.cells.groups_of(id, self.held(id))

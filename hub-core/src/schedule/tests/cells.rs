@@ -229,3 +229,22 @@ fn a_refusal_for_what_a_job_asks_makes_no_node_bad() {
         assert_eq!(first.contains("with node m/n, which does not take its pods"), !is_bad, "{first}");
     }
 }
+
+/// Without them the run of a job whose pods start one by one would be sent as a gang, which never starts.
+#[test]
+fn a_controller_that_starts_binds_with_the_cells_that_its_predecessor_has_reserved() {
+    let mut stage = Stage::new();
+    stage.submit("first");
+    let asked = only(stage.pass());
+    stage.reserved(&asked);
+    begin_anew(&mut stage);
+    stage.look("first");
+    let answers = |stage: &mut Stage| stage.scheduler.answers(&stage.world, &key("first"), stage.now);
+    assert!(answers(&mut stage).is_empty(), "the configuration is not read yet");
+    stage.world.recount.insert("m".to_string());
+    stage.configure();
+    stage.look("first");
+    let bind = only(answers(&mut stage));
+    let told = format!("{:?}", bind.verb);
+    assert!(told.contains("/spec/clusters") && told.contains("/spec/cells"), "{told}");
+}
