@@ -22,8 +22,16 @@ const DOCUMENT: &str = "a map with clusters, objects, events, and perhaps seed, 
 /// Pools of one cluster, clusters of one file.
 const MAX_LISTED: usize = 10_000;
 /// Kinds without a namespace that a scenario may apply.
-const CLUSTER_SCOPED: [&str; 6] =
-    ["ClusterPropagationPolicy", "ClusterOverridePolicy", "PriorityClass", "Namespace", "Cluster", "Node"];
+const CLUSTER_SCOPED: [&str; 8] = [
+    "ClusterPropagationPolicy",
+    "ClusterOverridePolicy",
+    "PriorityClass",
+    "Namespace",
+    "Cluster",
+    "Node",
+    "CellConfiguration",
+    "VirtualCluster",
+];
 
 pub(super) fn scenario(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
     let document = document(file, text)?;
