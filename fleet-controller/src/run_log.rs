@@ -18,7 +18,7 @@ use std::{
 };
 
 use fleet_views::{
-    BindingFacts, ClusterFacts, Id, TreeFacts, UnitFacts,
+    BindingFacts, ClusterFacts, Id, TreeFacts, UnitFacts, VirtualClusterFacts,
     log::{Clock, Event, Line, Recorder},
 };
 
@@ -34,6 +34,8 @@ const QUEUED: usize = 8;
 /// few seconds and must not crowd out other events.
 const USE_EVERY_MS: i64 = 10_000;
 const MS_PER_BYTE: i64 = 10;
+/// Least time between two lines about a virtual cluster: its use changes with each of its jobs.
+const VIRTUAL_CLUSTER_EVERY_MS: i64 = 1_000;
 const TICK: Duration = Duration::from_secs(1);
 
 /// One new fact.
@@ -43,6 +45,7 @@ pub(crate) enum Fact {
     Begin,
     Job(Id, Option<Box<(BindingFacts, Option<UnitFacts>)>>),
     Cluster(String, Option<ClusterFacts>),
+    VirtualCluster(String, Option<VirtualClusterFacts>),
     Tree(TreeFacts),
 }
 
@@ -83,14 +86,32 @@ impl RunLog {
 #[derive(Debug)]
 pub(crate) struct Busy;
 
+/// By name what is written once it is due, and when that is.
+#[derive(Debug)]
+struct Later<T> {
+    due_ms: BTreeMap<String, i64>,
+    pending: BTreeMap<String, T>,
+}
+
+impl<T> Default for Later<T> {
+    fn default() -> Self {
+        Self { due_ms: BTreeMap::new(), pending: BTreeMap::new() }
+    }
+}
+
+impl<T> Later<T> {
+    fn is_due(&self, name: &str, at_ms: i64) -> bool {
+        self.due_ms.get(name).is_none_or(|due_ms| *due_ms <= at_ms)
+    }
+}
+
 struct Writer {
     parts: Parts,
     path: PathBuf,
     recorder: Recorder,
     last_ms: i64,
-    /// Members whose use is written later, and when.
-    due_ms: BTreeMap<String, i64>,
-    pending: BTreeMap<String, ClusterFacts>,
+    members: Later<ClusterFacts>,
+    virtual_clusters: Later<VirtualClusterFacts>,
     /// A write failed: the log continues with the whole state.
     is_broken: bool,
 }
@@ -102,8 +123,8 @@ impl Writer {
             path: path.to_owned(),
             recorder: Recorder::default(),
             last_ms: 0,
-            due_ms: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            members: Later::default(),
+            virtual_clusters: Later::default(),
             is_broken: false,
         })
     }
@@ -139,7 +160,7 @@ impl Writer {
             match fact {
                 Fact::Begin => {
                     self.recorder.reset();
-                    (self.pending, self.due_ms) = (BTreeMap::new(), BTreeMap::new());
+                    (self.members, self.virtual_clusters) = (Later::default(), Later::default());
                     let event = Event::Recording { clock: Clock::Unix, left_out: 0 };
                     lines.push(Line { at_ms, id: None, event }.text(None));
                 }
@@ -148,15 +169,23 @@ impl Writer {
                 }
                 Fact::Tree(tree) => lines.extend(self.recorder.tree(at_ms, &tree)),
                 Fact::Cluster(name, None) => {
-                    self.pending.remove(&name);
+                    self.members.pending.remove(&name);
                     lines.extend(self.recorder.cluster(at_ms, &name, None));
                 }
                 Fact::Cluster(name, Some(facts)) => {
-                    self.pending.insert(name, facts);
+                    self.members.pending.insert(name, facts);
+                }
+                Fact::VirtualCluster(name, None) => {
+                    self.virtual_clusters.pending.remove(&name);
+                    lines.extend(self.recorder.virtual_cluster(at_ms, &name, None));
+                }
+                Fact::VirtualCluster(name, Some(facts)) => {
+                    self.virtual_clusters.pending.insert(name, facts);
                 }
             }
         }
         self.members(at_ms, &mut lines);
+        self.virtual_clusters(at_ms, &mut lines);
         self.write(&lines);
     }
 
@@ -167,17 +196,31 @@ impl Writer {
             groups: Vec::new(),
             ..facts.clone()
         };
-        let pending = std::mem::take(&mut self.pending);
+        let pending = std::mem::take(&mut self.members.pending);
         for (name, facts) in pending {
             let told = self.recorder.told_cluster(&name);
             let is_news = told.is_none_or(|told| standing(told) != standing(&facts));
-            if !is_news && self.due_ms.get(&name).is_some_and(|due_ms| *due_ms > at_ms) {
-                self.pending.insert(name, facts);
+            if !is_news && !self.members.is_due(&name, at_ms) {
+                self.members.pending.insert(name, facts);
                 continue;
             }
             if let Some(line) = self.recorder.cluster(at_ms, &name, Some(facts)) {
                 let rest_ms = USE_EVERY_MS.max(line.len() as i64 * MS_PER_BYTE);
-                self.due_ms.insert(name, at_ms + rest_ms);
+                self.members.due_ms.insert(name, at_ms + rest_ms);
+                lines.push(line);
+            }
+        }
+    }
+
+    /// Virtual clusters that have changed and are due.
+    fn virtual_clusters(&mut self, at_ms: i64, lines: &mut Vec<String>) {
+        for (name, facts) in std::mem::take(&mut self.virtual_clusters.pending) {
+            if !self.virtual_clusters.is_due(&name, at_ms) {
+                self.virtual_clusters.pending.insert(name, facts);
+                continue;
+            }
+            if let Some(line) = self.recorder.virtual_cluster(at_ms, &name, Some(facts)) {
+                self.virtual_clusters.due_ms.insert(name, at_ms + VIRTUAL_CLUSTER_EVERY_MS);
                 lines.push(line);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_api::{
-    Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding,
+    Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding, VirtualCluster,
     cluster::{CORDON_TAINT, ClusterTaint, DRAIN_TAINT, GONE_TAINT, ReportedNodes},
     convert,
     names::VIRTUAL_CLUSTER_LABEL,
@@ -16,7 +16,7 @@ use fleet_policies::{
 use fleet_resources::quantity;
 use fleet_views::{
     AttemptFacts, BindingFacts, ClaimFacts, ClusterFacts, End, Id, NodeGroup, QuotaFacts, RunFacts, Said,
-    TaintFacts, TreeFacts, UnitFacts, amounts::GPU,
+    TaintFacts, TreeFacts, UnitFacts, VirtualClusterFacts, amounts::GPU,
 };
 use jiff::Timestamp;
 use kube_core::ResourceExt;
@@ -200,6 +200,24 @@ fn taint(taint: &ClusterTaint) -> TaintFacts {
         key: taint.key.clone(),
         value: taint.value.clone().unwrap_or_default(),
         effect: taint.effect.clone(),
+    }
+}
+
+pub fn virtual_cluster(object: &VirtualCluster) -> VirtualClusterFacts {
+    let status = object.status.clone().unwrap_or_default();
+    VirtualClusterFacts {
+        name: object.spec.name.clone(),
+        allocation: status.allocation.unwrap_or_default(),
+        gpu: status.gpu.unwrap_or_default(),
+        cpu: status.cpu.unwrap_or_default(),
+        memory: status.memory.unwrap_or_default(),
+        guaranteed: status.guaranteed,
+        used: status.used,
+        bad: status.bad,
+        lent: status.borrowed_out,
+        borrowed: status.borrowed_in,
+        waiting: status.waiting,
+        running: status.running,
     }
 }
 

@@ -11,10 +11,18 @@ const ROWS: usize = 100;
 pub enum Page {
     Home,
     Queues,
-    Queue { path: String, after: String },
+    Queue {
+        path: String,
+        after: String,
+    },
     Jobs(Box<JobQuery>),
     Job(JobName),
     Clusters,
+    /// With so many of its nodes before those that are shown.
+    Cluster {
+        name: String,
+        before: usize,
+    },
     VirtualClusters,
     Submit(Pairs),
 }
@@ -60,6 +68,12 @@ pub fn log_link(job: &JobName, pod: &str) -> String {
     format!("{}/logs/{}", job.link(), encode(pod))
 }
 
+/// Nodes of a cluster after so many others.
+pub fn cluster_link(name: &str, before: usize) -> String {
+    let before = if before == 0 { String::new() } else { before.to_string() };
+    link(&format!("/clusters/{}", encode(name)), &[("before", &before)])
+}
+
 pub fn queue_link(path: &str) -> String {
     let parts: Vec<String> = path.split('/').map(encode).collect();
     format!("/queues/{}", parts.join("/"))
@@ -80,6 +94,9 @@ impl Page {
             ("jobs", "") => Some(Self::Jobs(Box::new(query_of(&pairs)))),
             ("jobs", name) => JobName::read(name).map(Self::Job),
             ("clusters", "") => Some(Self::Clusters),
+            ("clusters", name) if !name.contains('/') => {
+                Some(Self::Cluster { name: decode(name), before: pairs.get("before").parse().unwrap_or(0) })
+            }
             ("virtual-clusters", "") => Some(Self::VirtualClusters),
             ("submit", "") => Some(Self::Submit(pairs)),
             _ => None,
@@ -94,6 +111,7 @@ impl Page {
             Self::Jobs(_) => "Jobs".to_owned(),
             Self::Job(job) => format!("Job {}", job.name),
             Self::Clusters => "Clusters".to_owned(),
+            Self::Cluster { name, .. } => format!("Cluster {name}"),
             Self::VirtualClusters => "Virtual clusters".to_owned(),
             Self::Submit(_) => "Submit a job".to_owned(),
         }
@@ -162,6 +180,11 @@ mod tests {
         assert_eq!(read("/queues/"), Some(Page::Queues));
         let odd = "root/a b/c?d";
         assert_eq!(read(&queue_link(odd)), Some(Page::Queue { path: odd.to_owned(), after: String::new() }));
+        let cluster = |before| Some(Page::Cluster { name: "a b".to_owned(), before });
+        assert_eq!(
+            (read(&cluster_link("a b", 0)), read(&cluster_link("a b", 200))),
+            (cluster(0), cluster(200))
+        );
         let job = JobName::new("team-a", "jobs.batch.volcano.sh", "train.1");
         assert_eq!(read(&job.link()), Some(Page::Job(job)));
         for bad in [
@@ -171,7 +194,7 @@ mod tests {
             "/jobs/../b/c",
             "/jobs/a/b%2Fx/c",
             "/jobs/a/b/%3Cx%3E",
-            "/clusters/x",
+            "/clusters/x/y",
         ] {
             assert_eq!(read(bad), None, "{bad}");
         }

@@ -33,7 +33,7 @@ pub fn page(title: &str, charts: &RunCharts, story: &str) -> String {
                     }
                     @for runs in &charts.clusters { (cluster(runs, charts.end_ms)) }
                     section { h2 { "What happened" }
-                        pre { (shown) }
+                        pre tabindex="0" { (shown) }
                         @if shown.len() < story.len() { p { "The story is longer; the log has all of it." } }
                     }
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_openpai::cells::{plan::Plan, tree::Row};
 use fleet_views::{
-    ClusterRow, Home, JobPage, JobQuery, JobRow, PreemptionRow, QueuePage, QueueRow, Queues, Timeline,
+    ClusterPage, Home, JobPage, JobQuery, JobRow, PreemptionRow, QueuePage, QueueRow, Queues, Timeline,
     VirtualClusterRow,
 };
 use jiff::Timestamp;
@@ -48,7 +48,8 @@ pub enum View {
     Queue(Box<QueuePage>),
     Jobs(Box<JobQuery>, JobPage),
     Job(Box<JobView>),
-    Clusters(Vec<ClusterRow>),
+    Clusters(Vec<ClusterPage>),
+    Cluster(Box<ClusterPage>),
     VirtualClusters(VirtualClustersView),
     Submit(Box<SubmitView>),
     /// Why, with a status of HTTP.
@@ -65,6 +66,7 @@ impl View {
             Self::Jobs(_, view) => json!(view),
             Self::Job(view) => json!(view),
             Self::Clusters(view) => json!({"rows": view}),
+            Self::Cluster(view) => json!(view),
             Self::VirtualClusters(view) => json!(view),
             Self::Submit(_) => json!({}),
             Self::Missing(_, why) => json!({"message": why}),

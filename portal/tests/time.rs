@@ -28,6 +28,7 @@ fn run() -> String {
             "allocatable": {"nvidia.com/gpu": 16}, "groups": [{"count": 2, "gpus": 8, "gpus_free": 8, "names": ["n-0", "n-1"]}]}}),
         json!({"t": 0, "event": "Tree", "root": {"name": "root", "children": [
             {"name": "a", "min": {"nvidia.com/gpu": 16}}, {"name": "b", "min": {"nvidia.com/gpu": 0}}]}}),
+        json!({"t": 0, "event": "VirtualCluster", "virtual_cluster": "vc1", "facts": {"name": "VC1", "guaranteed": 8, "used": 0, "lent": 6, "gpu": "0/8", "waiting": 0}}),
         json!({"t": 0, "event": "Submitted", "job": "b/wide", "kind": "PyTorchJob", "gpus": 16, "components": {"worker": 2}, "priority": 0}),
         json!({"t": 0, "event": "Queued", "job": "b/wide", "queue": "root/b"}),
         json!({"t": 1, "event": "Bound", "job": "b/wide", "cluster": "east", "epoch": 1}),
@@ -37,7 +38,9 @@ fn run() -> String {
         json!({"t": 21.5, "event": "Preempted", "job": "b/wide", "cluster": "east", "epoch": 1, "by": "a/own", "reason": "Reclaim"}),
         json!({"t": 21.5, "event": "Requeued", "job": "b/wide", "queue": "root/b", "reason": "Preempted"}),
         json!({"t": 22, "event": "Bound", "job": "a/own", "cluster": "east", "epoch": 1}),
+        json!({"t": 22, "event": "VirtualCluster", "virtual_cluster": "vc1", "facts": {"name": "VC1", "guaranteed": 8, "used": 7, "lent": 0, "gpu": "7/8", "running": 1}}),
         json!({"t": 22, "event": "Started", "job": "a/own", "cluster": "east", "epoch": 1, "nodes": {"worker": ["n-0"]}}),
+        json!({"t": 40, "event": "VirtualCluster", "virtual_cluster": "vc1"}),
         json!({"t": 60, "event": "Finished", "job": "a/own", "cluster": "east", "epoch": 1, "result": "Succeeded"}),
     ];
     lines.iter().map(|line| format!("{line}\n")).collect()
@@ -99,14 +102,32 @@ async fn every_page_shows_the_fleet_as_it_was() {
     let queues = data(&pages, "/queues?at=10000").await;
     assert_eq!(queues["rows"][1]["bars"][0]["text"], "0 gpu used, 16 guaranteed, 16 lent");
     let clusters = data(&pages, "/clusters?at=30000").await;
-    assert_eq!(clusters["rows"][0]["heat"]["cells"][0]["text"], "n-0: 8 of 8 GPUs used");
+    assert_eq!(clusters["rows"][0]["heat"]["cells"][0]["text"], "n-0: 8 of 8 GPUs used: a/own");
     let job = page(&pages, "/jobs/b/pytorchjobs.kubeflow.org/wide?at=30000").await;
     assert!(job.contains("preempted by a/own (Reclaim)") && job.contains("Its life"), "{job}");
     let queue = page(&pages, "/queues/root/a?at=20000").await;
     assert!(queue.contains("&lt;script&gt;alert(1)") && !queue.contains(ODD), "{queue}");
+    let row = async |at: &str| {
+        let view = data(&pages, &format!("/virtual-clusters?at={at}")).await;
+        view["rows"][0]["bar"]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(row("0").await, "0 of 8 cells used, 8 guaranteed, 6 lent");
+    assert_eq!(row("22000").await, "7 of 8 cells used, 8 guaranteed");
+    assert_eq!(row("40000").await, "");
+    let seen = page(&pages, "/virtual-clusters?at=30000").await;
+    assert!(
+        seen.contains("VC1") && seen.contains("7/8") && seen.contains("href=\"/virtual-clusters?at=30000\""),
+        "{seen}"
+    );
+    let seen = page(&pages, "/virtual-clusters?at=50000").await;
+    assert!(
+        !seen.contains("VC1") && seen.contains("The log names no virtual clusters at this time"),
+        "{seen}"
+    );
+    assert!(page(&pages, "/?at=30000").await.contains("VC1"));
     let home = page(&pages, "/?at=21500").await;
     assert!(home.contains("b/wide preempted in east for a/own (Reclaim)"), "{home}");
-    assert!(home.contains("Event 10 of 13, at 0:00:21.500:"), "{home}");
+    assert!(home.contains("Event 11 of 16, at 0:00:21.500:"), "{home}");
 }
 
 #[tokio::test]
@@ -120,15 +141,24 @@ async fn a_recording_is_read_only_and_its_links_keep_the_instant() {
         "/jobs?at=21500&state=Waiting",
         "/jobs/a/pytorchjobs.kubeflow.org/own?at=21500",
         "/clusters?at=21500",
+        "/virtual-clusters?at=21500",
+        "/virtual-clusters?at=50000",
         "/nothing?at=21500",
     ];
     for path in seen {
         let (_, headers, body) = get(&pages, path, "text/html").await;
         let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
         assert!(policy.starts_with("default-src 'none'"), "{policy}");
-        for wrong in
-            ["method=\"post\"", "/submit", "/sign-out", "type=\"checkbox\"", "form_key", "live.js", "1970-"]
-        {
+        for wrong in [
+            "method=\"post\"",
+            "/submit",
+            "/configuration",
+            "/sign-out",
+            "type=\"checkbox\"",
+            "form_key",
+            "live.js",
+            "1970-",
+        ] {
             assert!(!body.contains(wrong), "{path} has {wrong}: {body}");
         }
         assert!(body.contains("<b>Recording</b> of links.jsonl, from 0:00:00 to 0:01:00"), "{path}: {body}");
@@ -147,7 +177,7 @@ async fn a_recording_is_read_only_and_its_links_keep_the_instant() {
     assert!(body.contains(r#"id="earlier" href="/jobs?state=Waiting&amp;at=20000""#), "{body}");
     for path in [
         "/submit?at=1",
-        "/virtual-clusters?at=1",
+        "/virtual-clusters/configuration?at=1",
         "/jobs/a/pytorchjobs.kubeflow.org/own?at=1",
         "/queues/none",
     ] {
@@ -167,11 +197,11 @@ async fn a_recording_is_read_only_and_its_links_keep_the_instant() {
 #[tokio::test]
 async fn a_log_without_clusters_and_one_that_breaks_off_say_so() {
     let text = run();
-    let events: String = text.lines().skip(2).map(|line| format!("{line}\n")).collect();
+    let events: String = text.lines().skip(3).map(|line| format!("{line}\n")).collect();
     let broken = format!("{events}{{\"t\":70,\"ev");
     let pages = alone(&file("short.jsonl", &broken));
     let body = page(&pages, "/").await;
-    assert!(body.contains("short.jsonl: its last line, 12, breaks off and is left out."), "{body}");
+    assert!(body.contains("short.jsonl: its last line, 14, breaks off and is left out."), "{body}");
     assert!(body.contains("does not say which clusters and which quota there were"), "{body}");
     let queues = data(&pages, "/queues?at=10000").await;
     assert_eq!(queues["rows"][1]["path"], "root/b");
@@ -212,8 +242,12 @@ async fn beside_a_hub_each_user_sees_what_he_may() {
         let seen = hub.get(&mut alice, path).await.body;
         assert!(!seen.contains("wide"), "{path}: {seen}");
     }
+    for path in ["/virtual-clusters?at=21500", "/?at=21500"] {
+        assert!(hub.get(&mut root, path).await.body.contains("VC1"), "{path}");
+        assert!(!hub.get(&mut alice, path).await.body.contains("VC1"), "{path}");
+    }
     let seen = hub.get(&mut alice, "/jobs?at=21500").await.body;
-    assert!(seen.contains("own") && seen.contains("10 events of all users up to here"), "{seen}");
+    assert!(seen.contains("own") && seen.contains("11 events of all users up to here"), "{seen}");
     let foreign = hub.get(&mut alice, "/jobs/b/pytorchjobs.kubeflow.org/wide?at=21500").await;
     assert_eq!(foreign.status, 404);
     // What is written meanwhile is seen.

@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use fantoccini::{Client, ClientBuilder, Locator, elements::Element};
+use fantoccini::{
+    Client, ClientBuilder, Locator,
+    actions::{InputSource, KeyAction, KeyActions},
+    elements::Element,
+};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 
@@ -33,6 +37,10 @@ impl Scheme {
         }
     }
 }
+
+/// As WebDriver names these keys.
+pub const TAB: &str = "\u{E004}";
+pub const ENTER: &str = "\u{E007}";
 
 /// One browser with one window. Its process ends with it.
 pub struct Browser {
@@ -140,6 +148,68 @@ impl Browser {
         let field = self.find(selector).await?;
         field.clear().await?;
         field.send_keys(text).await.with_context(|| selector.to_owned())
+    }
+
+    /// Types on the keyboard, whatever has the focus.
+    ///
+    /// # Errors
+    /// The browser is gone.
+    pub async fn press(&self, keys: &str) -> anyhow::Result<()> {
+        let typed = keys.chars().fold(KeyActions::new("keyboard".to_owned()), |keys, value| {
+            keys.then(KeyAction::Down { value }).then(KeyAction::Up { value })
+        });
+        Ok(self.client.perform_actions(typed).await?)
+    }
+
+    /// Goes on by Tab until this element has the focus, and looks at each step whether the focus can be seen.
+    ///
+    /// # Errors
+    /// It is not reached, or the focus is lost or invisible on the way.
+    pub async fn tab_to(&self, selector: &str) -> anyhow::Result<()> {
+        /// Stops on the way; a page has fewer in front of what it is for.
+        const MOST: usize = 80;
+        self.find(selector).await?;
+        let look = format!(
+            "const at = document.activeElement, style = getComputedStyle(at), box = at.getBoundingClientRect(); \
+             return {{ at: at.outerHTML.slice(0, 160), is_there: at.matches({selector:?}), is_body: at === document.body, \
+             is_seen: style.outlineStyle !== 'none' && box.width > 0 && box.height > 0 && box.left >= 0 }}"
+        );
+        let mut passed = Vec::new();
+        for _ in 0..MOST {
+            self.press(TAB).await?;
+            let seen = self.run(&look).await?;
+            if seen["is_body"] == true {
+                // Past the end: the browser's own bar is next, then the page again.
+                continue;
+            }
+            if seen["is_seen"] != true {
+                bail!("the focus is not seen on {}", seen["at"]);
+            }
+            if seen["is_there"] == true {
+                return Ok(());
+            }
+            passed.push(seen["at"].to_string());
+        }
+        bail!("{selector} is not reached by {MOST} times Tab, but {}", passed.join("\n"))
+    }
+
+    /// What the rules of axe-core, of this text, find wrong with the page.
+    ///
+    /// # Errors
+    /// They cannot be run.
+    pub async fn violations(&self, axe: &str) -> anyhow::Result<Vec<String>> {
+        self.run(axe).await?;
+        let script = "const done = arguments[arguments.length - 1]; \
+                      axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), nodes: []}]))";
+        let found = self.client.execute_async(script, Vec::new()).await?;
+        let found = found.as_array().context("a list of violations")?;
+        let tell = |one: &Value| {
+            let nodes = one["nodes"].as_array().into_iter().flatten().take(3);
+            let nodes: Vec<String> =
+                nodes.map(|node| format!("    {} ({})", node["html"], node["failureSummary"])).collect();
+            format!("{}: {}\n{}", one["id"], one["help"], nodes.join("\n"))
+        };
+        Ok(found.iter().map(tell).collect())
     }
 
     /// All that can be read on the page.

@@ -21,6 +21,7 @@ pub mod random;
 pub mod rights;
 pub mod servers;
 pub mod table;
+pub mod tools;
 pub mod volcano;
 pub mod wait;
 

@@ -14,10 +14,12 @@ use crate::{
 
 /// Most cells of one cluster; in a larger cluster, a cell represents several nodes with the same usage.
 const MOST_CELLS: i64 = 600;
+/// As a member reports a node that is ready and takes no pods.
+pub(crate) const CORDONED: &str = "Cordoned";
 /// Shades from free to full.
 const SHADES: i64 = 4;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeatCell {
     /// Nodes that the cell represents.
@@ -35,6 +37,10 @@ pub struct HeatCell {
     pub is_of_cells: bool,
     /// It takes no pods: not ready, or cordoned.
     pub is_unusable: bool,
+    /// It takes no pods because somebody has said so; it is ready.
+    pub is_cordoned: bool,
+    /// Places are reserved there for a job that has not started.
+    pub is_reserved: bool,
     /// Who is on it, as far as its name is known: `namespace/name` of jobs that the viewer may see.
     pub jobs: Vec<String>,
     pub text: String,
@@ -64,8 +70,10 @@ pub fn heat(cluster: &ClusterFacts, who: &Who<'_>) -> Heat {
         while left > 0 {
             let nodes = left.min(nodes_per_cell.max(1));
             left -= nodes;
-            let name = if nodes == 1 { names.next().cloned().unwrap_or_default() } else { String::new() };
-            cells.push(cell(group, nodes, name, who));
+            let named: Vec<&String> = names.by_ref().take(usize::try_from(nodes).unwrap_or(1)).collect();
+            let is_reserved = named.iter().any(|name| who.is_reserved(name));
+            let name = named.first().filter(|_| nodes == 1).map_or_else(String::new, |name| (*name).clone());
+            cells.push(HeatCell { is_reserved, ..cell(group, nodes, name, who) });
         }
     }
     Heat { cells, nodes_per_cell: nodes_per_cell.max(1) }
@@ -82,6 +90,11 @@ pub struct Who<'k> {
 const MOST_JOBS: usize = 8;
 
 impl Who<'_> {
+    /// Whether a job that has not started has places there, whoever may see it.
+    pub(crate) fn is_reserved(&self, node: &str) -> bool {
+        self.known.on_node(self.cluster, node).any(|job| job.state() == State::Waiting)
+    }
+
     /// Names of jobs, and all of it as a part of a sentence.
     fn is_on(&self, node: &str) -> (Vec<String>, String) {
         let (mut jobs, mut said, mut others) = (Vec::new(), Vec::new(), 0);
@@ -138,6 +151,8 @@ fn cell(group: &NodeGroup, nodes: i64, name: String, who: &Who<'_>) -> HeatCell 
         domain: group.domain.clone(),
         is_of_cells: group.of_cells,
         is_unusable: !group.unusable.is_empty(),
+        is_cordoned: group.unusable == CORDONED,
+        is_reserved: false,
         jobs,
         text,
     }

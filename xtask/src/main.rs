@@ -161,10 +161,7 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
 fn screenshots(folder: &Path) -> anyhow::Result<()> {
     cargo::run(&["build", "--workspace", "--bins"])?;
     let folder = std::path::absolute(folder)?;
-    // The one draws the pages of a fleet that runs, the other those of a recording.
-    let drawn_by = ["portal::screenshots", "portal_time::the_slider"];
-    let test =
-        ["test", "--workspace", "--test", "suite", "--"].into_iter().chain(drawn_by).chain(["--nocapture"]);
+    let test = ["test", "--workspace", "--test", "suite", "--", "portal_looks::screenshots", "--nocapture"];
     let status = Command::new(cargo::path())
         .args(test)
         .env("FLEET_SCREENSHOTS", &folder)

@@ -25,6 +25,7 @@ const MOST: usize = 256;
 enum Noted {
     Tree,
     Cluster(String),
+    VirtualCluster(String),
     Binding(Key),
 }
 
@@ -68,6 +69,13 @@ impl Recorded {
                     self.noted.extend(world.clusters.keys().cloned().map(Noted::Cluster));
                 }
             }
+            Observation::VirtualCluster(change) => {
+                let noted = |name: String| Noted::VirtualCluster(name);
+                self.noted.extend(change.objects().iter().map(|object| noted(object.name_any())));
+                if change.is_listing() {
+                    self.noted.extend(world.virtual_clusters.keys().map(|(_, name)| noted(name.clone())));
+                }
+            }
             Observation::Tree(_) => {
                 self.noted.insert(Noted::Tree);
             }
@@ -108,6 +116,10 @@ fn facts_of(world: &World, noted: &Noted) -> Fact {
             Fact::Tree(facts::tree(&trees))
         }
         Noted::Cluster(name) => Fact::Cluster(name.clone(), world.clusters.get(name).map(facts::cluster)),
+        Noted::VirtualCluster(name) => {
+            let found = world.virtual_clusters.get(&(String::new(), name.clone()));
+            Fact::VirtualCluster(name.clone(), found.map(facts::virtual_cluster))
+        }
         Noted::Binding(key) => {
             let (namespace, name) = key;
             let unit = world.units.get(&(namespace.clone(), format!("{name}{UNIT_SUFFIX}")));

@@ -98,6 +98,39 @@ fn a_restart_goes_on_behind_the_last_whole_line() {
 }
 
 #[test]
+fn a_virtual_cluster_is_written_once_a_second_and_stands_in_each_file() {
+    let folder = folder("virtual-clusters");
+    let path = folder.join("run.jsonl");
+    let mut writer = Writer::open(&path, SIZE).expect("a file");
+    let facts = |used: i64| {
+        Some(VirtualClusterFacts {
+            name: "VC1".to_owned(),
+            guaranteed: 8,
+            used,
+            ..VirtualClusterFacts::default()
+        })
+    };
+    let mut tell = |at_ms: i64, facts: Option<VirtualClusterFacts>| {
+        let facts = vec![Fact::VirtualCluster("vc1".to_owned(), facts)];
+        writer.take(Batch { at_ms, facts });
+        let known = read(&path).after(usize::MAX).0;
+        let used = known.virtual_clusters().get("vc1").map(|facts| facts.used);
+        (used, std::fs::read_to_string(&path).expect("a log").lines().count())
+    };
+    assert_eq!(tell(0, facts(1)), (Some(1), 1));
+    assert_eq!(tell(300, facts(2)), (Some(1), 1));
+    assert_eq!(tell(600, facts(3)), (Some(1), 1), "it changes with each of its jobs");
+    assert_eq!(tell(1_000, facts(3)), (Some(3), 2));
+    assert_eq!(tell(2_500, facts(3)), (Some(3), 2), "nothing has changed");
+    writer.turn(3_000);
+    let text = std::fs::read_to_string(&path).expect("a log");
+    assert!(text.contains("VC1"), "a file begins with all that is known: {text}");
+    writer.take(Batch { at_ms: 3_100, facts: vec![Fact::VirtualCluster("vc1".to_owned(), None)] });
+    assert!(read(&path).after(usize::MAX).0.virtual_clusters().is_empty());
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
 fn use_is_written_now_and_then_and_health_at_once() {
     let folder = folder("use");
     let path = folder.join("run.jsonl");

@@ -25,7 +25,7 @@ pub fn configuration(view: &ConfigurationView, visitor: &Visitor) -> Markup {
                 (form_key(Some(visitor)))
                 input type="hidden" name="seen" value=(view.seen);
                 label for="yaml" { "A CellConfiguration, HiveD's configuration, or OpenPAI's with one in it" }
-                textarea #yaml name="yaml" rows="28" spellcheck="false" required aria-invalid=[is_wrong.then_some("true")]
+                textarea #yaml name="yaml" rows=(rows(&view.text)) spellcheck="false" required aria-invalid=[is_wrong.then_some("true")]
                     aria-describedby=[is_wrong.then_some("troubles")] { (PreEscaped("\n")) (view.text) }
                 div.actions {
                     button.primary name="do" value="preview" { "Show what it would change" }
@@ -37,6 +37,11 @@ pub fn configuration(view: &ConfigurationView, visitor: &Visitor) -> Markup {
             }
         }
     }
+}
+
+/// Lines of the editor: all of a short text, so that it does not end within a line.
+fn rows(text: &str) -> usize {
+    (text.lines().count() + 1).clamp(16, 48)
 }
 
 fn difference(plan: &Plan) -> Markup {

@@ -52,6 +52,7 @@ pub fn fragment(
             View::Jobs(query, view) => (jobs::jobs(query, view, now_s)),
             View::Job(view) => (job::job(view, now_s)),
             View::Clusters(view) => (clusters::clusters(view, now_s)),
+            View::Cluster(view) => (clusters::alone(view, now_s)),
             View::VirtualClusters(view) => (virtual_clusters::virtual_clusters(view)),
             View::Submit(view) => (submit::submit(view, visitor)),
             View::Missing(_, why) => { h1 { "Not here" } p { (why) } p { a href="/" { "Home" } } },

@@ -9,12 +9,17 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{
     clusters,
     frame::{head, navigation},
-    home, job, jobs, queues,
+    home, job, jobs, queues, virtual_clusters,
 };
 use crate::{pairs::Pairs, shown::View};
 
-const NAVIGATION: [(&str, &str); 4] =
-    [("/", "Home"), ("/queues", "Queues"), ("/jobs", "Jobs"), ("/clusters", "Clusters")];
+const NAVIGATION: [(&str, &str); 5] = [
+    ("/", "Home"),
+    ("/queues", "Queues"),
+    ("/jobs", "Jobs"),
+    ("/clusters", "Clusters"),
+    ("/virtual-clusters", "Virtual clusters"),
+];
 
 /// Of one page of a recording.
 pub struct Recorded<'r> {
@@ -65,8 +70,10 @@ fn part(view: &View, now_s: i64) -> Markup {
         View::Jobs(query, view) => jobs::recorded(query, view, now_s),
         View::Job(view) => job::shown(view, now_s),
         View::Clusters(view) => clusters::clusters(view, now_s),
+        View::Cluster(view) => clusters::alone(view, now_s),
         View::Missing(_, why) => html! { h1 { "Not here" } p { (why) } p { a href="/" { "Home" } } },
-        View::VirtualClusters(_) | View::Submit(_) => {
+        View::VirtualClusters(view) => virtual_clusters::virtual_clusters(view),
+        View::Submit(_) => {
             html! { h1 { "Not here" } p { "A recording does not have this page." } }
         }
     }

@@ -5,7 +5,6 @@
 //! could not list again.
 
 mod places;
-pub mod virtual_cluster;
 
 use std::{
     collections::BTreeMap,
@@ -264,7 +263,7 @@ impl Board {
             feed("virtual clusters", Selection::default()),
             Api::<VirtualCluster>::all(hub.clone()),
             shutdown.clone(),
-            |object| Some(virtual_cluster::facts(object)),
+            |object| Some(facts::virtual_cluster(&object)),
             |known, key, facts| known.set_virtual_cluster(&key.1, facts),
         ));
         self.feed_of_trees(feeds, hub, feed("quota trees", Selection::default()), shutdown);

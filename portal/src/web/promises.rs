@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_views::{Namespaces, Sight, virtual_cluster};
+use fleet_hub_core::facts;
+use fleet_views::{Known, Namespaces, Sight, virtual_cluster};
 use jiff::Timestamp;
 
-use crate::board::{Board, virtual_cluster::facts};
+use crate::board::Board;
 use fleet_openpai::{
     cells::{self, CellsError, Picture, Standing, tree},
     server::Server,
@@ -16,6 +17,7 @@ use fleet_pages::{
 };
 
 const NONE: &str = "There are no virtual clusters: no CellConfiguration is in force.";
+const HIDDEN: &str = "Virtual clusters are not shown: the hub does not let you list VirtualClusters.";
 /// Cells drawn on one page.
 const MOST_CELLS: usize = 1_000;
 /// Of one virtual cluster.
@@ -25,8 +27,7 @@ const MOST_OWN_CELLS: usize = 200;
 pub fn view(board: &Board, sight: &Sight, now: Timestamp) -> VirtualClustersView {
     let mut view = VirtualClustersView::default();
     if !sight.virtual_clusters {
-        view.absent =
-            "Virtual clusters are not shown: the hub does not let you list VirtualClusters.".to_owned();
+        view.absent = HIDDEN.to_owned();
         return view;
     }
     view.rows = fleet_views::virtual_clusters(&board.known(), sight);
@@ -60,6 +61,22 @@ fn links(board: &Board, view: &VirtualClustersView) -> BTreeMap<String, String> 
     names.into_iter().filter_map(link).collect()
 }
 
+/// The same at an instant of a log, which does not say who is on which cell.
+pub fn recorded(known: &Known, sight: &Sight) -> VirtualClustersView {
+    let rows = fleet_views::virtual_clusters(known, sight);
+    let absent = match (sight.virtual_clusters, rows.is_empty()) {
+        (false, _) => HIDDEN,
+        (true, true) => "The log names no virtual clusters at this time.",
+        (true, false) => "",
+    };
+    VirtualClustersView {
+        rows,
+        absent: absent.to_owned(),
+        tree_absent: "A log does not say who is on which cell.".to_owned(),
+        ..VirtualClustersView::default()
+    }
+}
+
 /// # Errors
 /// The hub does not let the user list virtual clusters, or does not answer.
 pub async fn read(server: &Server, now: Timestamp) -> Result<VirtualClustersView, CellsError> {
@@ -69,7 +86,7 @@ pub async fn read(server: &Server, now: Timestamp) -> Result<VirtualClustersView
         view.absent = NONE.to_owned();
         return Ok(view);
     }
-    view.rows = found.into_iter().map(|object| virtual_cluster(&facts(object))).collect();
+    view.rows = found.into_iter().map(|object| virtual_cluster(&facts::virtual_cluster(&object))).collect();
     add_cells(&mut view, Standing::read(server).await.and_then(|standing| standing.picture(now)));
     Ok(view)
 }

@@ -34,6 +34,8 @@ use fleet_pages::{
 
 /// Waiting jobs of a queue on one page.
 const LINE: usize = 200;
+/// Nodes of a cluster on one page.
+const NODES: usize = 200;
 
 /// Who may see a recording, for which nobody signs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,11 +194,16 @@ fn view(known: &Known, sight: &Sight, user: &str, page: &Page, now_s: i64) -> Vi
             }
         }
         Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(known, sight, query)),
-        Page::Clusters => View::Clusters(fleet_views::clusters(known, sight)),
-        Page::Job(name) => job(known, sight, name, now_s),
-        Page::VirtualClusters | Page::Submit(_) => {
-            View::Missing(404, "A recording does not have this page.".to_owned())
+        Page::Clusters => View::Clusters(fleet_views::cluster_pages(known, sight)),
+        Page::Cluster { name, before } => {
+            match fleet_views::cluster_page(known, sight, name, *before, NODES) {
+                Some(view) => View::Cluster(Box::new(view)),
+                None => View::Missing(404, format!("There was no cluster {name} that you may see.")),
+            }
         }
+        Page::Job(name) => job(known, sight, name, now_s),
+        Page::VirtualClusters => View::VirtualClusters(super::promises::recorded(known, sight)),
+        Page::Submit(_) => View::Missing(404, "A recording does not have this page.".to_owned()),
     }
 }
 

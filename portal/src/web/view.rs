@@ -25,6 +25,8 @@ use fleet_pages::{
 
 /// Waiting jobs of a queue on one page.
 const LINE: usize = 200;
+/// Nodes of a cluster on one page.
+const NODES: usize = 200;
 /// Events of a job that are shown, the newest.
 const EVENTS: usize = 50;
 /// A larger object is not drawn.
@@ -53,7 +55,13 @@ pub async fn view(
             }
         }
         Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(&web.board.known(), sight, query)),
-        Page::Clusters => View::Clusters(fleet_views::clusters(&web.board.known(), sight)),
+        Page::Clusters => View::Clusters(fleet_views::cluster_pages(&web.board.known(), sight)),
+        Page::Cluster { name, before } => {
+            match fleet_views::cluster_page(&web.board.known(), sight, name, *before, NODES) {
+                Some(view) => View::Cluster(Box::new(view)),
+                None => View::Missing(404, format!("There is no cluster {name} that you may see.")),
+            }
+        }
         Page::VirtualClusters => View::VirtualClusters(super::promises::view(&web.board, sight, now)),
         Page::Job(name) => job(web, session, sight, name, now_s).await?,
         Page::Submit(_) => View::Missing(404, "The form is not a view.".to_owned()),

@@ -3,6 +3,8 @@
 // Each program of tests uses a part of it.
 #![allow(dead_code)]
 
+mod line;
+
 use std::{
     sync::{
         Arc,
@@ -22,12 +24,14 @@ use fleet_portal::{
     board::Board,
     web::{Web, router as router_of},
 };
-use fleet_views::{BindingFacts, Known, QuotaFacts, TreeFacts, UnitFacts};
+use fleet_views::Known;
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+pub use line::many;
 
 pub const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/namespaces/NS/resourcebindings";
 pub const JOBS: &str = "/apis/kubeflow.org/v1/namespaces/NS/pytorchjobs";
@@ -281,36 +285,4 @@ fn as_portal(server: &ApiServer, away: &Arc<AtomicBool>) -> Client {
 
 pub fn location(answer: &Answer) -> &str {
     answer.headers.get(header::LOCATION).map_or("", |value| value.to_str().unwrap_or_default())
-}
-
-/// Jobs that wait in one leaf.
-pub fn many(jobs: usize) -> Known {
-    let mut known = Known::default();
-    let leaf = QuotaFacts { name: "research".into(), ..QuotaFacts::default() };
-    let root = QuotaFacts { name: "root".into(), children: vec![leaf], ..QuotaFacts::default() };
-    known.set_tree(TreeFacts { root: Some(root), problems: Vec::new() });
-    for index in 0..jobs {
-        let id = (format!("team-{}", index % 50), format!("job-{index:06}-pytorchjob"));
-        let name = format!("job-{index:06}");
-        let binding = BindingFacts {
-            api_version: "kubeflow.org/v1".into(),
-            kind: "PyTorchJob".into(),
-            resource: "pytorchjobs.kubeflow.org".into(),
-            name,
-            is_job: true,
-            created_s: index as i64,
-            pods: 4,
-            ..BindingFacts::default()
-        };
-        known.set_binding(id.clone(), Some(binding));
-        let unit = UnitFacts {
-            queue: "root/research".into(),
-            priority: (index % 7) as i32,
-            created_s: index as i64,
-            waits: true,
-            ..UnitFacts::default()
-        };
-        known.set_unit(id, Some(unit));
-    }
-    known
 }

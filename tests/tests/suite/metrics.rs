@@ -1,7 +1,7 @@
 //! What Prometheus makes of a running fleet: every metric is documented and well named, every expression of the dashboards
 //! and alert rules has data, and alerts fire.
 //!
-//! Debian's `prometheus` and `promtool`; skipped, with a word, where they are not installed.
+//! Debian's `prometheus` and `promtool`; where they are not installed, see [`fleet_tests::tools`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,16 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use base64::Engine;
-use fleet_api::yaml;
+use fleet_api::{crds::Side, yaml};
 use fleet_tests::{
-    FleetProcess, Kubectl, Look,
+    ApiServers, FleetProcess, Kubectl, Look,
     jobs::{Job, Queueing, gang_policy},
     kubectl::Shell,
     metrics::{Families, families},
-    process::{Daemon, fleet_binary, ports_in_a_row},
-    repository, wait_for,
+    process::{Daemon, fleet_binary, ports_in_a_row, program},
+    repository,
+    servers::{Door, Plane},
+    wait_for,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -30,13 +32,8 @@ use tokio::{
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-fn installed(program: &str) -> bool {
-    let is =
-        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !is {
-        eprintln!("skipped: {program} is not on the PATH; `apt-get install prometheus`");
-    }
-    is
+fn installed(program: &str) -> anyhow::Result<bool> {
+    fleet_tests::tools::has_program(program, "prometheus")
 }
 
 fn promtool(arguments: &[&str], input: &str) -> anyhow::Result<String> {
@@ -109,7 +106,7 @@ fn every_alert_can_fire_and_is_documented() -> anyhow::Result<()> {
             "{name}: severity {severity:?}"
         );
     }
-    if installed("promtool") {
+    if installed("promtool")? {
         promtool(&["check", "rules", RULES], "")?;
         promtool(&["test", "rules", CASES], "")?;
     }
@@ -139,8 +136,21 @@ fn plain(open_metrics: &str) -> String {
 
 /// Of the tables of `docs/metrics.md`: type and labels by name.
 fn documented() -> anyhow::Result<Families> {
+    of_tables(&file("docs/metrics.md")?)
+}
+
+/// The same of some of its sections.
+fn documented_in(titles: &[&str]) -> anyhow::Result<Families> {
+    let all = file("docs/metrics.md")?;
+    let sections = all
+        .split("\n## ")
+        .filter(|section| section.lines().next().is_some_and(|title| titles.contains(&title)));
+    of_tables(&sections.collect::<Vec<_>>().join("\n"))
+}
+
+fn of_tables(text: &str) -> anyhow::Result<Families> {
     let mut all = Families::new();
-    for line in file("docs/metrics.md")?.lines() {
+    for line in text.lines() {
         let mut cells = line.split('|').map(str::trim).skip(1);
         let Some(name) = cells.next().and_then(|cell| cell.strip_prefix('`')?.strip_suffix('`')) else {
             continue;
@@ -166,6 +176,22 @@ struct Stage {
     metrics: String,
     prometheus: String,
     _daemon: Daemon,
+}
+
+/// Starts Prometheus; with where it answers.
+fn prometheus(folder: &Path, config: &Value, address: &str) -> anyhow::Result<(Daemon, String)> {
+    let config_file = folder.join("prometheus.yaml");
+    std::fs::write(&config_file, config.to_string())?;
+    let flag = |name: &str, value: &str| format!("--{name}={value}");
+    let flags = [
+        flag("config.file", &config_file.display().to_string()),
+        flag("storage.tsdb.path", &folder.join("data").display().to_string()),
+        flag("web.listen-address", address),
+        flag("log.level", "warn"),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let daemon = Daemon::start(Path::new("prometheus"), &flags)?;
+    Ok((daemon, format!("http://{address}")))
 }
 
 /// GET of `http://ADDRESS/PATH`.
@@ -237,20 +263,8 @@ impl Stage {
         }
         let config =
             json!({"global": {"evaluation_interval": "1s"}, "rule_files": [rules], "scrape_configs": scrape});
-        let config_file = folder.path().join("prometheus.yaml");
-        std::fs::write(&config_file, config.to_string())?;
-        let address = format!("127.0.0.1:{}", port + 4);
-        let flag = |name: &str, value: &str| format!("--{name}={value}");
-        let data = folder.path().join("data");
-        let flags = [
-            flag("config.file", &config_file.display().to_string()),
-            flag("storage.tsdb.path", &data.display().to_string()),
-            flag("web.listen-address", &address),
-            flag("log.level", "warn"),
-        ];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let daemon = Daemon::start(Path::new("prometheus"), &flags)?;
-        Ok(Self { fleet, shell, folder, metrics, prometheus: format!("http://{address}"), _daemon: daemon })
+        let (daemon, prometheus) = prometheus(folder.path(), &config, &format!("127.0.0.1:{}", port + 4))?;
+        Ok(Self { fleet, shell, folder, metrics, prometheus, _daemon: daemon })
     }
 
     async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<()> {
@@ -372,7 +386,7 @@ async fn alerts_fire(stage: &Stage, wanted: &[&str]) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn every_expression_of_dashboards_and_alerts_is_answered() -> anyhow::Result<()> {
-    if !installed("prometheus") || !installed("promtool") {
+    if !installed("prometheus")? || !installed("promtool")? {
         return Ok(());
     }
     let stage = Stage::set().await?;
@@ -419,4 +433,73 @@ async fn every_expression_of_dashboards_and_alerts_is_answered() -> anyhow::Resu
         Some(0) => Ok(()),
         other => bail!("fleet up ended with {other:?}"),
     }
+}
+
+/// Controller, agent and portal each by itself, as in production: every metric that one exposes is documented in its section.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_process_by_itself_exposes_what_is_documented_of_it() -> anyhow::Result<()> {
+    if !installed("prometheus")? || !installed("promtool")? {
+        return Ok(());
+    }
+    let servers = ApiServers::from_env()?;
+    let hub = servers.start("hub", Side::Hub, Door::Listening).await?;
+    let east = servers.start("east", Side::Member, Door::Listening).await?;
+    let folder = tempfile::Builder::new().prefix("fleet-single-").tempdir()?;
+    let kubeconfig = |plane: &Plane| -> anyhow::Result<String> {
+        let path = folder.path().join(format!("{}.kubeconfig", plane.name));
+        let address = plane.address.as_ref().context("a server that listens")?;
+        std::fs::write(&path, &address.kubeconfig)?;
+        Ok(path.display().to_string())
+    };
+    let (hub_file, east_file) = (kubeconfig(&hub)?, kubeconfig(&east)?);
+    let port = ports_in_a_row(5)?;
+    let addresses: Vec<String> = (0..5).map(|index| format!("127.0.0.1:{}", port + index)).collect();
+    let metrics = |index: usize| ["--metrics-address", addresses[index].as_str()];
+    let controller = [&["--kubeconfig", &hub_file], &metrics(0)[..]].concat();
+    let of_agent = ["--cluster", "east", "--hub-kubeconfig", &hub_file, "--member-kubeconfig", &east_file];
+    let agent = [&of_agent[..], &metrics(1)].concat();
+    let of_portal = ["--kubeconfig", &hub_file, "portal", "--listen", addresses[3].as_str()];
+    let portal = [&of_portal[..], &metrics(2)].concat();
+    let started = [
+        ("Controller", Daemon::start(&program("fleet-controller")?, &controller)?),
+        ("Agent", Daemon::start(&program("member-agent")?, &agent)?),
+        ("Portal", Daemon::start(&fleet_binary()?, &portal)?),
+    ];
+    let scrape = started.iter().zip(&addresses).map(|((name, _), address)| {
+        json!({"job_name": name, "scrape_interval": "1s", "static_configs": [{"targets": [address]}]})
+    });
+    let config = json!({"scrape_configs": scrape.collect::<Vec<_>>()});
+    let (_prometheus, asked) = prometheus(folder.path(), &config, &addresses[4])?;
+    for (index, (name, _)) in started.iter().enumerate() {
+        // A member that the agent may join has to be there, and it has a lease then.
+        let ready = match *name {
+            "Agent" => "fleet_agent_lease_remaining_seconds",
+            "Portal" => "fleet_portal_hub_up",
+            _ => "fleet_controller_leader",
+        };
+        let path = format!(
+            "/api/v1/query?query={}",
+            encoded(&format!("{ready} > 0 and on() up{{job=\"{name}\"}} == 1"))
+        );
+        wait_for(&format!("{name} to be scraped with {ready}"), WITHIN, async || {
+            let answer = get(&format!("{asked}{path}")).await;
+            let some = answer.as_ref().is_ok_and(|text| text.contains("\"value\""));
+            Ok(Look::at(some, || format!("{answer:?}")))
+        })
+        .await?;
+        let text = get(&format!("http://{}/metrics", addresses[index])).await?;
+        let said = promtool(&["check", "metrics"], &plain(&text))?;
+        ensure!(said.trim().is_empty(), "promtool check metrics of {name} says:\n{said}");
+        let known = documented_in(&[name, "Every process but the API server"])?;
+        let exposed = families(&text);
+        for (metric, (kind, labels)) in &exposed {
+            let (told_kind, told_labels) =
+                known.get(metric).with_context(|| format!("{metric} of {name} is not in its section"))?;
+            assert_eq!(kind, told_kind, "{metric}");
+            assert!(labels.is_subset(told_labels), "{metric}: found {labels:?}; documented: {told_labels:?}");
+        }
+        let own = exposed.keys().filter(|metric| metric.starts_with("fleet_")).count();
+        ensure!(own > 5, "{name} exposes {own} metrics of its own: {:?}", exposed.keys());
+    }
+    Ok(())
 }

@@ -1,7 +1,6 @@
-//! The portal of `fleet up` in a real browser: sign in, submit, watch without reloading, stop. With
-//! `FLEET_SCREENSHOTS=DIR` (`cargo xtask screenshots`) it draws the pages.
+//! The portal of `fleet up` in a real browser: sign in, submit, watch without reloading, stop.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use fleet_tests::{
@@ -41,23 +40,27 @@ impl Stage {
         Ok(Self { fleet: Some(fleet), shell, url, token, folder, port })
     }
 
+    pub async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let kubectl = Kubectl::find().context("no kubectl on PATH, and FLEET_KUBECTL does not name one")?;
+        let said = self.shell.run(&kubectl, arguments).await?;
+        anyhow::ensure!(said.succeeded(), "{said}");
+        Ok(said.stdout)
+    }
+
     pub async fn apply(&self, file: &str) -> anyhow::Result<()> {
         let path = repository().join(file).display().to_string();
-        let kubectl = Kubectl::find().context("no kubectl on PATH, and FLEET_KUBECTL does not name one")?;
-        let said = self.shell.run(&kubectl, &["apply", "-f", &path]).await?;
-        anyhow::ensure!(said.succeeded(), "{said}");
-        Ok(())
+        self.kubectl(&["apply", "-f", &path]).await.map(drop)
     }
 
     /// A fleet with something on every page.
-    async fn apply_demo(&self) -> anyhow::Result<()> {
+    pub async fn apply_demo(&self) -> anyhow::Result<()> {
         for file in ["cells", "fleet", "cell-jobs"] {
             self.apply(&format!("examples/portal/{file}.yaml")).await?;
         }
         Ok(())
     }
 
-    async fn sign_in(&self, browser: &Browser) -> anyhow::Result<()> {
+    pub async fn sign_in(&self, browser: &Browser) -> anyhow::Result<()> {
         sign_in(browser, &self.url, &self.token).await
     }
 
@@ -189,139 +192,5 @@ async fn a_page_says_that_the_portal_is_away_and_comes_back() -> anyhow::Result<
     // Sessions end with the process; the page asks to sign in by itself.
     browser.find("#token").await?;
     browser.client.clone().close().await?;
-    stage.end().await
-}
-
-/// axe-core of npm, which `.ci/run` fetches; without it the test says so and passes.
-pub fn axe() -> Option<String> {
-    let named = std::env::var_os("FLEET_AXE").filter(|named| !named.is_empty()).map(PathBuf::from);
-    let file = named.unwrap_or_else(|| repository().join("target/ci/axe/node_modules/axe-core/axe.min.js"));
-    let read = std::fs::read_to_string(&file).ok();
-    if read.is_none() {
-        eprintln!("skipped: FLEET_AXE does not name axe.min.js, and {} is not there", file.display());
-    }
-    read
-}
-
-const PAGES: [(&str, &str); 11] = [
-    ("home", "/"),
-    ("queues", "/queues"),
-    ("queue", "/queues/root/research"),
-    ("jobs", "/jobs"),
-    ("job-running", "/jobs/research/pytorchjobs.kubeflow.org/wide-1"),
-    ("job-waiting", "/jobs/research/pytorchjobs.kubeflow.org/wide-6"),
-    ("clusters", "/clusters"),
-    ("virtual-clusters", "/virtual-clusters"),
-    ("configuration", "/virtual-clusters/configuration"),
-    ("submit", "/submit"),
-    ("administration", "/administration?join=north"),
-];
-/// Beside those with a picture.
-const MORE: [&str; 10] = [
-    "/administration",
-    "/submit?mode=yaml",
-    "/submit?clone=research%2Fpytorchjobs.kubeflow.org%2Fwide-1",
-    "/submit?clone=research%2Fpytorchjobs.kubeflow.org%2Fwide-1&mode=yaml",
-    "/jobs/research/pytorchjobs.kubeflow.org/wide-1/logs/wide-1-master-0",
-    "/jobs?state=Waiting&sort=priority",
-    "/jobs?text=none-has-this-name",
-    "/nothing",
-    "/queues/root/none",
-    "/time",
-];
-
-/// What axe-core finds wrong with the page.
-pub async fn violations(browser: &Browser, axe: &str) -> anyhow::Result<Vec<String>> {
-    browser.run(axe).await?;
-    let script = "const done = arguments[arguments.length - 1]; \
-                  axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), nodes: []}]))";
-    let found = browser.client.execute_async(script, Vec::new()).await?;
-    let found = found.as_array().context("a list of violations")?;
-    let tell = |one: &serde_json::Value| {
-        let nodes = one["nodes"].as_array().into_iter().flatten().take(3);
-        let nodes: Vec<String> =
-            nodes.map(|node| format!("    {} ({})", node["html"], node["failureSummary"])).collect();
-        format!("{}: {}\n{}", one["id"], one["help"], nodes.join("\n"))
-    };
-    Ok(found.iter().map(tell).collect())
-}
-
-/// Every page, light and dark, after the rules of axe-core.
-#[tokio::test]
-async fn the_rules_of_accessibility_find_nothing() -> anyhow::Result<()> {
-    let Some(axe) = axe() else { return Ok(()) };
-    let stage = Stage::set(&["--nodes", "12", "--runtime", "forever"]).await?;
-    stage.apply_demo().await?;
-    let mut wrong = Vec::new();
-    for scheme in [Scheme::Light, Scheme::Dark] {
-        let browser = Browser::start(scheme).await?;
-        let mut judge = async |what: &str| -> anyhow::Result<()> {
-            let found = violations(&browser, &axe).await?;
-            wrong.extend(found.into_iter().map(|one| format!("{what}, {}: {one}", scheme.name())));
-            Ok(())
-        };
-        browser.open(&stage.url).await?;
-        browser.find("#token").await?;
-        judge("sign-in").await?;
-        // The rules are at work: a picture without a text is found.
-        browser.run("document.body.append(document.createElement('img'))").await?;
-        let found = violations(&browser, &axe).await?;
-        anyhow::ensure!(found.iter().any(|one| one.contains("image-alt")), "{found:?}");
-        browser.run("document.querySelector('img').remove()").await?;
-        browser.write("#token", "nonsense").await?;
-        browser.click("button.primary").await?;
-        browser.until_it_says("The hub does not know this token").await?;
-        judge("sign-in, refused").await?;
-        stage.sign_in(&browser).await?;
-        browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
-        browser.until_it_says("wide-1").await?;
-        for path in PAGES.iter().map(|(_, path)| path).chain(&MORE) {
-            browser.open(&format!("{}{path}", stage.url)).await?;
-            browser.find("main h1").await?;
-            browser.run("for (const one of document.querySelectorAll('details')) one.open = true").await?;
-            judge(path).await?;
-        }
-        browser.open(&format!("{}/submit", stage.url)).await?;
-        browser.write("#name", "Train!").await?;
-        browser.click("button[value=check]").await?;
-        browser.until_it_says("This cannot be submitted").await?;
-        judge("submit, refused").await?;
-        browser.write("#name", "good").await?;
-        browser.write("#role0-image", "registry.example.com/training/pytorch:v1").await?;
-        browser.click("button[value=check]").await?;
-        browser.until_it_says("The hub would take it").await?;
-        judge("submit, checked").await?;
-        browser.client.clone().close().await?;
-    }
-    anyhow::ensure!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
-    stage.end().await
-}
-
-/// Pages with something on them, light and dark.
-#[tokio::test]
-async fn screenshots() -> anyhow::Result<()> {
-    let Some(folder) = std::env::var_os("FLEET_SCREENSHOTS").map(PathBuf::from) else { return Ok(()) };
-    std::fs::create_dir_all(&folder)?;
-    let stage = Stage::set(&["--nodes", "12", "--runtime", "90s"]).await?;
-    stage.apply_demo().await?;
-    for scheme in [Scheme::Light, Scheme::Dark] {
-        let browser = Browser::start(scheme).await?;
-        browser.open(&stage.url).await?;
-        browser.find("#token").await?;
-        browser.draw(&folder.join(format!("sign-in-{}.png", scheme.name()))).await?;
-        stage.sign_in(&browser).await?;
-        browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
-        browser.until_it_says("wide-1").await?;
-        browser.until_it_says("recognise").await?;
-        for (name, path) in PAGES {
-            browser.open(&format!("{}{path}", stage.url)).await?;
-            browser.find("main h1").await?;
-            browser
-                .run("for (const one of document.querySelectorAll('details:not(#yaml)')) one.open = true")
-                .await?;
-            browser.draw(&folder.join(format!("{name}-{}.png", scheme.name()))).await?;
-        }
-        browser.client.clone().close().await?;
-    }
     stage.end().await
 }

@@ -14,7 +14,7 @@ use fleet_tests::{
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The portal of a simulated run, and its address.
-async fn recorded(folder: &Path) -> anyhow::Result<(Daemon, String)> {
+pub async fn recorded(folder: &Path) -> anyhow::Result<(Daemon, String)> {
     let fleet = fleet_binary()?;
     let log = folder.join("run.jsonl").display().to_string();
     let scenario = repository().join("examples/scenarios/reclaim.yaml").display().to_string();
@@ -108,29 +108,6 @@ async fn the_slider_goes_through_a_recorded_run() -> anyhow::Result<()> {
         .run("document.getElementById('at').value = 30000; HTMLFormElement.prototype.submit.call(document.getElementById('time-form'))")
         .await?;
     until_state(&browser, "product/release", "Running").await?;
-    if let Some(axe) = super::portal::axe() {
-        for page in [
-            "/",
-            "/jobs",
-            "/queues",
-            "/clusters",
-            "/jobs/product/pytorchjobs.kubeflow.org/release",
-            "/nothing",
-        ] {
-            browser.open(&format!("{url}{page}?at=30000")).await?;
-            let found = super::portal::violations(&browser, &axe).await?;
-            anyhow::ensure!(found.is_empty(), "{page}: {found:?}");
-        }
-    }
-    if let Some(folder) = std::env::var_os("FLEET_SCREENSHOTS").map(std::path::PathBuf::from) {
-        std::fs::create_dir_all(&folder)?;
-        for scheme in [Scheme::Light, Scheme::Dark] {
-            let browser = Browser::start(scheme).await?;
-            browser.open(&format!("{url}/queues?at=25000")).await?;
-            browser.draw(&folder.join(format!("time-{}.png", scheme.name()))).await?;
-            browser.client.clone().close().await?;
-        }
-    }
     browser.client.clone().close().await?;
     portal.kill()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::facts::{BindingFacts, ClusterFacts, Id, QuotaFacts, UnitFacts};
+use crate::facts::{BindingFacts, ClusterFacts, Id, QuotaFacts, UnitFacts, VirtualClusterFacts};
 
 const ALLOWED: &str = "one JSON object a line with t (seconds, never less than before), event and its fields";
 
@@ -45,6 +45,11 @@ pub enum Event {
     Cluster {
         cluster: String,
         facts: Option<Box<ClusterFacts>>,
+    },
+    /// The current state of a virtual cluster; without facts it is no longer in force.
+    VirtualCluster {
+        virtual_cluster: String,
+        facts: Option<Box<VirtualClusterFacts>>,
     },
     /// The quota tree in force; its usage follows from the jobs.
     Tree {
@@ -253,7 +258,11 @@ impl Event {
     fn is_of_job(&self) -> bool {
         !matches!(
             self,
-            Self::Recording { .. } | Self::Cluster { .. } | Self::Tree { .. } | Self::Violation { .. }
+            Self::Recording { .. }
+                | Self::Cluster { .. }
+                | Self::VirtualCluster { .. }
+                | Self::Tree { .. }
+                | Self::Violation { .. }
         )
     }
 }

@@ -8,7 +8,9 @@ use super::{
 };
 use crate::{
     amounts::GPU,
-    facts::{AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts},
+    facts::{
+        AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts, VirtualClusterFacts,
+    },
     job::{Job, State},
     sight::Sight,
     told::Told,
@@ -90,6 +92,20 @@ impl Recorder {
         self.told.clusters.get(name)
     }
 
+    /// A line if the virtual cluster has changed; `name` is its object's.
+    pub fn virtual_cluster(
+        &mut self,
+        at_ms: i64,
+        name: &str,
+        now: Option<VirtualClusterFacts>,
+    ) -> Option<String> {
+        if self.told.known().virtual_clusters().get(name) == now.as_ref() {
+            return None;
+        }
+        let event = Event::VirtualCluster { virtual_cluster: name.to_owned(), facts: now.map(Box::new) };
+        Some(self.tell_of_none(at_ms, event))
+    }
+
     /// A line if the tree has changed; its usage does not count.
     pub fn tree(&mut self, at_ms: i64, now: &TreeFacts) -> Option<String> {
         let root = now.root.as_ref().map(without_use);
@@ -117,6 +133,10 @@ impl Recorder {
         let of_none = |event| Line { at_ms, id: None, event }.text(None);
         for (name, facts) in &self.told.clusters {
             add(of_none(Event::Cluster { cluster: name.clone(), facts: Some(Box::new(facts.clone())) }));
+        }
+        for (name, facts) in self.told.known().virtual_clusters() {
+            let facts = Some(Box::new(facts.clone()));
+            add(of_none(Event::VirtualCluster { virtual_cluster: name.clone(), facts }));
         }
         if let Some(TreeFacts { root, problems }) = self.told.tree.clone() {
             add(of_none(Event::Tree { root: root.map(Box::new), problems }));

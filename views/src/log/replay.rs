@@ -67,6 +67,9 @@ impl Replay {
                     None => self.clusters.remove(cluster),
                 };
             }
+            (Event::VirtualCluster { virtual_cluster, facts }, _) => {
+                self.known.set_virtual_cluster(virtual_cluster, facts.as_deref().cloned());
+            }
             (Event::Tree { root, problems }, _) => {
                 let root = root.as_deref().cloned();
                 self.tree = Some(TreeFacts { root, problems: problems.clone() });

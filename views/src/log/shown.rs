@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::replay::Replay;
 use crate::{
     amounts::JOBS,
-    facts::{ClusterFacts, NodeGroup, QuotaFacts, TreeFacts},
+    facts::{ClusterFacts, NodeGroup, PlaceFacts, QuotaFacts, TreeFacts},
     job::{Job, State},
     known::Known,
     paths::ROOT,
@@ -20,6 +20,14 @@ impl Replay {
         known.set_tree(self.tree());
         for (name, facts) in self.clusters() {
             known.set_cluster(&name, Some(facts));
+        }
+        for (id, places) in &self.places {
+            let Some(job) = self.known.job(id).filter(|_| !places.nodes.is_empty()) else { continue };
+            if matches!(job.state(), State::Starting | State::Running) {
+                let nodes = places.nodes.values().flatten().cloned().collect();
+                let places = PlaceFacts { cluster: job.cluster().to_owned(), id: id.clone(), nodes };
+                known.set_places(id.clone(), Some(places));
+            }
         }
         known
     }

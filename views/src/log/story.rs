@@ -1,6 +1,7 @@
 //! A line as a sentence.
 
 use super::line::{Event, Line};
+use crate::facts::VirtualClusterFacts;
 
 /// One sentence about what happened, for people.
 pub fn story(line: &Line) -> String {
@@ -12,6 +13,15 @@ pub fn story(line: &Line) -> String {
             format!("cluster {cluster}: {state}, {} of {} nodes ready", facts.nodes_ready, facts.nodes)
         }
         Event::Cluster { cluster, facts: None } => format!("cluster {cluster} has left"),
+        Event::VirtualCluster { virtual_cluster, facts: Some(facts) } => {
+            let VirtualClusterFacts { used, guaranteed, waiting, running, .. } = &**facts;
+            format!(
+                "virtual cluster {virtual_cluster}: {used} of {guaranteed} cells used, {waiting} waiting, {running} running"
+            )
+        }
+        Event::VirtualCluster { virtual_cluster, facts: None } => {
+            format!("virtual cluster {virtual_cluster} is no longer in force")
+        }
         Event::Tree { root: Some(root), .. } => format!("the quota tree {} is in force", root.name),
         Event::Tree { root: None, .. } => "no quota tree is in force".to_owned(),
         Event::Known { .. } => "is known".to_owned(),

@@ -47,11 +47,21 @@ fn a_node_says_its_domain_and_who_is_on_it() {
             "rack-2 n1: 8 of 8 GPUs used: a/train, 1 other job",
         ]
     );
+    let marks = |known: &Known| {
+        let heat = heat(&cluster, &Who { known, sight: &sight, cluster: "east" });
+        heat.cells
+            .iter()
+            .map(|cell| (cell.is_reserved, cell.is_cordoned, cell.is_unusable))
+            .collect::<Vec<_>>()
+    };
+    // Of a job that this viewer may not see, too.
+    assert_eq!(marks(&known), [(true, false, false), (true, false, true), (true, false, false)]);
     assert_eq!(nodes_by_free([&cluster].into_iter()).iter().map(|(_, nodes)| nodes).sum::<i64>(), 2);
     for name in ["r1", "r2", "r3"] {
         known.set_places(id("fleet-east", name), None);
     }
     assert_eq!(told(&known)[2], "rack-2 n1: 8 of 8 GPUs used");
+    assert_eq!(marks(&known), [(false, false, false), (false, false, true), (false, false, false)]);
 }
 
 #[test]
@@ -152,4 +162,71 @@ fn what_is_moved_is_listed_where_it_leaves() {
 
 fn only_clusters() -> Sight {
     Sight { clusters: true, ..only("a") }
+}
+
+/// The table below the map names every node that a report names, however many there are, and a viewer's jobs alone.
+#[test]
+fn nodes_of_a_cluster_are_rows_of_pages() {
+    let mut known = Known::default();
+    for (name, cluster) in [("train", vec!["east".to_owned()]), ("next", Vec::new())] {
+        let mut job = binding(name, 0, 8);
+        job.clusters = cluster;
+        known.set_binding(id("a", name), Some(job));
+    }
+    let mut secret = binding("secret", 0, 8);
+    secret.clusters = vec!["east".to_owned()];
+    known.set_binding(id("b", "secret"), Some(secret));
+    for (of, node) in [("train", "n0001"), ("next", "n0002")] {
+        let places = PlaceFacts { cluster: "east".into(), id: id("a", of), nodes: [node.to_owned()].into() };
+        known.set_places(id("fleet-east", of), Some(places));
+    }
+    let places =
+        PlaceFacts { cluster: "east".into(), id: id("b", "secret"), nodes: ["n0001".to_owned()].into() };
+    known.set_places(id("fleet-east", "secret"), Some(places));
+    let names = (0..1_000).map(|index| format!("n{index:04}")).collect();
+    let group = NodeGroup { count: 1_200, gpus: 8, gpus_free: 3, names, ..NodeGroup::default() };
+    let bad = |name: &str, why: &str| NodeGroup {
+        count: 1,
+        gpus: 8,
+        names: vec![name.to_owned()],
+        unusable: why.to_owned(),
+        ..NodeGroup::default()
+    };
+    let groups = vec![group, bad("x1", "NotReady"), bad("x2", "Cordoned")];
+    known.set_cluster("east", Some(ClusterFacts { groups, ..ClusterFacts::default() }));
+    let sight = Sight { clusters: true, ..only("a") };
+    let blind = Sight { clusters: false, ..only("a") };
+    assert!(cluster_page(&known, &blind, "east", 0, 3).is_none(), "whoever may list no clusters");
+    assert!(cluster_page(&known, &sight, "west", 0, 3).is_none());
+    let page = |before: usize, most: usize| {
+        cluster_page(&known, &sight, "east", before, most).expect("a cluster").table
+    };
+    let told = |page: &NodePage| {
+        let tell = |row: &NodeRow| {
+            let jobs: Vec<&str> = row.jobs.iter().map(|job| job.name.as_str()).collect();
+            format!(
+                "{} {} {} {}/{} {} {}",
+                row.nodes,
+                row.name,
+                row.state,
+                row.gpus_free,
+                row.gpus,
+                jobs.join(","),
+                row.others
+            )
+        };
+        page.rows.iter().map(tell).collect::<Vec<_>>()
+    };
+    let first = page(0, 3);
+    assert_eq!((first.before, first.total), (0, 1_003));
+    assert_eq!(
+        told(&first),
+        ["1 n0000 ready 3/8  0", "1 n0001 ready 3/8 train 1", "1 n0002 reserved 3/8 next 0"]
+    );
+    assert_eq!(
+        told(&page(999, 10)),
+        ["1 n0999 ready 3/8  0", "1 x1 not ready 0/8  0", "1 x2 cordoned 0/8  0", "200  ready 3/8  0"]
+    );
+    assert!(page(2_000, 10).rows.is_empty());
+    assert_eq!(cluster_pages(&known, &sight)[0].table.rows.len(), 20);
 }
