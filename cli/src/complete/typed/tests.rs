@@ -65,7 +65,7 @@ fn commands_below_commands_have_names_too() {
 }
 
 /// New names, and names of nothing on the hub.
-const FREE: [&str; 11] = [
+const FREE: [&str; 12] = [
     "apiserver --san",
     "job list --scheduler",
     "job run --name",
@@ -77,6 +77,7 @@ const FREE: [&str; 11] = [
     "queue create --name",
     "sim down --name",
     "sim up --name",
+    "up --node-names",
 ];
 
 /// Every argument that is the name of an object is completed.
