@@ -58,7 +58,6 @@ cases! {
     grace_forgotten: GraceForgotten at seed 15 breaks 1;
     places_kept: HoldKept at seed 1 breaks 5;
     target_cleared_too_early: TargetClearedTooEarly at seed 5 breaks 1;
-    work_deleted_before_result: WorkDeletedBeforeResult at seed 1 breaks 4;
     work_left_behind: WorkLeftBehind at seed 3 breaks 5;
     unit_left_behind: UnitLeftBehind at seed 5 breaks 5;
     bound_gang_edited: BoundGangEdited at seed 2 with "edits,fair" breaks 3;
