@@ -98,7 +98,9 @@ fn with_everybody_pass(seeds: &[u64]) {
 
 #[test]
 fn seeds_with_everybody_that_failed_once_pass() {
-    with_everybody_pass(&EVERYBODY_THAT_FAILED);
+    // The others are for an optimised build, too.
+    let first = if cfg!(debug_assertions) { 2 } else { EVERYBODY_THAT_FAILED.len() };
+    with_everybody_pass(&EVERYBODY_THAT_FAILED[..first]);
 }
 
 #[test]
