@@ -118,16 +118,16 @@ mod tests {
         let mut headers = HeaderMap::new();
         let json = r#"{"username": "a", "password": "p w&", "expiration": 4000}"#;
         let read = |headers: &HeaderMap, text: &str| Login::read(headers, text);
-        let login = read(&headers, json).ok().expect("JSON");
+        let login = read(&headers, json).expect("JSON");
         assert!((login.username.as_str(), login.password.as_str()) == ("a", "p w&") && login.life().is_ok());
         headers.insert(
             header::CONTENT_TYPE,
             "application/x-www-form-urlencoded; charset=utf-8".parse().expect("one"),
         );
         let form = "username=a&password=p+w%26&expiration=4000";
-        let login = read(&headers, form).ok().expect("a form");
+        let login = read(&headers, form).expect("a form");
         assert!((login.username.as_str(), login.password.as_str()) == ("a", "p w&") && login.life().is_ok());
-        let login = read(&headers, "username=a&password=b&expiration=x").ok().expect("a form");
+        let login = read(&headers, "username=a&password=b&expiration=x").expect("a form");
         assert!(login.life().is_err());
         let told = read(&headers, "username=a").err().expect("no password");
         assert_eq!((told.status, told.code), (400, "InvalidParametersError"));
