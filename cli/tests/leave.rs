@@ -10,7 +10,8 @@ use super::join::{api, client, fleet, free_ports, names, start, text};
 /// All goes to east, and may run nowhere else.
 fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     // Each namespace also has a ConfigMap of its own.
-    let selector = |version: &str, kind: &str, name: &str| json!({"apiVersion": version, "kind": kind, "name": name});
+    let selector =
+        |version: &str, kind: &str, name: &str| json!({"apiVersion": version, "kind": kind, "name": name});
     let policy = json!({"metadata": {"name": "east-only", "namespace": "default"}, "spec": {
         "resourceSelectors": [selector("apps/v1", "Deployment", "web"), selector("v1", "ConfigMap", "settings")],
         "placement": {"clusterAffinity": {"clusterNames": ["east"]},

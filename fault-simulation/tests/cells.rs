@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::whole::{passes, text, told, until_all};
 
-
 /// A member with three nodes of two GPUs, of which virtual cluster `a` is promised two and `b` one.
 fn fleet(events: &str) -> Plan {
     let text = format!(
