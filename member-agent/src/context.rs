@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     leadership::{Clients, Leadership},
     options::Options,
-    webhook::Registration,
 };
 
 /// The two API servers of an agent.
@@ -28,8 +27,6 @@ pub(crate) struct Context {
     pub lease_client: kube::Client,
     /// Whether this process acts for the member.
     pub leadership: Leadership,
-    /// Of this process's admission webhook.
-    pub registration: Registration,
     pub options: Options,
     /// Cancelled when the agent is to stop.
     pub shutdown: CancellationToken,
@@ -48,7 +45,6 @@ impl Context {
     pub fn new(
         Clients { hub, member, lease: lease_client }: Clients,
         leadership: Leadership,
-        registration: Registration,
         options: Options,
         shutdown: CancellationToken,
         lease: LeaseClock,
@@ -65,7 +61,6 @@ impl Context {
             member,
             lease_client,
             leadership,
-            registration,
             options,
             shutdown,
             lease,

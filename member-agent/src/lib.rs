@@ -112,7 +112,7 @@ async fn live(
     // A part that fails stops the others, but no other agents of the caller.
     let stop = shutdown.child_token();
     let clock = LeaseClock::default();
-    let context = Arc::new(Context::new(clients, leadership, registration, options, stop.clone(), clock));
+    let context = Arc::new(Context::new(clients, leadership, options, stop.clone(), clock));
     let (places, requests, questions) = Reservations::new();
     let (owned, admissions, sorted) = (Owned::default(), Admissions::default(), Sorted::default());
     let scheduler = scheduler(&context, &owned, &admissions, Asked { requests, questions });
@@ -125,7 +125,11 @@ async fn live(
     parts.spawn(record::run(context.clone()));
     parts.spawn(until_stopped(stop.clone(), jobs(&context, admissions, places.clone())));
     parts.spawn(until_stopped(stop.clone(), works(&context, owned, places, sorted.clone())));
-    parts.spawn(webhook::register(context.clone()));
+    if context.options.webhook.is_some() {
+        let cluster = context.options.cluster.clone();
+        let registering = webhook::register(registration, context.member.clone(), cluster);
+        parts.spawn(until_stopped(stop.clone(), Box::pin(registering)));
+    }
     parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, sorted, scheduler.hub, scheduler.reports));
 

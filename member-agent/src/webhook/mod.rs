@@ -28,10 +28,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    context::Context,
-    options::{Options, Reach, Webhook},
-};
+use crate::options::{Options, Reach, Webhook};
 use fleet_agent_ground::{Backoff, CallError, Link, Object, call, show};
 use fleet_api::{names::AGENT_MANAGER, ordered};
 
@@ -105,35 +102,29 @@ async fn serve(
     answered
 }
 
-/// Registers the webhook; retries until that succeeds or the agent stops.
-pub(crate) async fn register(context: Arc<Context>) -> anyhow::Result<()> {
-    if context.options.webhook.is_some() {
-        let shutdown = context.shutdown.clone();
-        shutdown.run_until_cancelled(keep_registered(&context)).await;
-    }
-    Ok(())
-}
-
-async fn keep_registered(context: &Context) {
-    let mut registration = context.registration.0.subscribe();
+/// Keeps the webhook registered; retries until that succeeds.
+pub(crate) async fn register(registration: Registration, member: Client, cluster: String) {
+    let mut registration = registration.0.subscribe();
     let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
-    let api: Api<DynamicObject> = Api::all_with(context.member.clone(), &ApiResource::from_gvk(&kind));
+    let api: Api<DynamicObject> = Api::all_with(member, &ApiResource::from_gvk(&kind));
     let params = PatchParams::apply(AGENT_MANAGER).force();
-    let mut backoff = Backoff::new(&format!("{}/webhook", context.options.cluster));
+    let mut backoff = Backoff::new(&format!("{cluster}/webhook"));
     loop {
         let wanted = registration.borrow_and_update().clone();
         if let Some(wanted) = wanted {
             let said: Result<_, CallError> =
                 call(api.patch(CONFIGURATION, &params, &Patch::Apply(&wanted))).await;
             if let Err(error) = said {
-                tracing::warn!(cluster = context.options.cluster, %error, "cannot register the admission webhook; retrying");
+                tracing::warn!(%cluster, %error, "cannot register the admission webhook; retrying");
                 backoff.wait().await;
                 continue;
             }
             backoff.reset();
         }
-        // The context owns the sender.
-        let _ = registration.changed().await;
+        // The process owns the sender, and ends with it.
+        if registration.changed().await.is_err() {
+            return;
+        }
     }
 }
 
