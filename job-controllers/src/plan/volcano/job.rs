@@ -27,10 +27,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         plan.delete_pod_group = true;
         return plan;
     }
-    let mut status = view.job.status.clone();
-    if !status.is_object() {
-        status = json!({});
-    }
+    let mut status = Some(view.job.status.clone()).filter(Value::is_object).unwrap_or_else(|| json!({}));
     if !status["state"]["phase"].is_string() {
         // Defaults of Volcano's admission. Those that do not depend on other fields are in the definition.
         if view.job.spec["minAvailable"].is_null() {
