@@ -21,7 +21,7 @@ const PEOPLE_WITHOUT_A_BINDING: [u64; 2] = [45, 49];
 /// second kind of the same name.
 const PEOPLE_THAT_BROKE_SOMETHING: [(&str, u64); 3] =
     [("overrides,fair", 1), ("overrides,fair", 8), ("names,fair", 2)];
-/// Seeds that failed once with everybody there, one for each cause.
+/// Seeds that failed once with everybody there.
 const EVERYBODY_THAT_FAILED: [u64; 4] = [132, 586, 2460, 9225];
 /// The others.
 const EVERYBODY_THAT_FAILED_TOO: [u64; 8] = [1705, 2817, 2934, 3095, 3850, 4658, 5431, 8587];
