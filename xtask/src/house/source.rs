@@ -129,12 +129,26 @@ impl Room {
             if path.is_dir() {
                 self.read_words(&path)?;
             } else if path.extension().is_some_and(|end| end == "rs") {
-                let tokens = std::fs::read_to_string(&path)?.parse().unwrap_or_default();
-                collect_words(tokens, &mut self.test_words);
+                self.read_words_of(&path)?;
             }
         }
         Ok(())
     }
+
+    /// Of a file, and of those that it takes in by `#[path = "…"]`: they may be another room's.
+    fn read_words_of(&mut self, file: &Path) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        collect_words(text.parse().unwrap_or_default(), &mut self.test_words);
+        for taken in text.lines().filter_map(taken_in) {
+            self.read_words_of(&file.with_file_name(taken))?;
+        }
+        Ok(())
+    }
+}
+
+/// The file of another place that this line takes in as a module.
+fn taken_in(line: &str) -> Option<&str> {
+    line.strip_prefix("#[path = \"")?.strip_suffix("\"]")
 }
 
 /// Which module uses which: each path, put to the module that defines what it names.
