@@ -84,8 +84,8 @@ async fn one(hub: &Hub, name: &str, args: &DrainArgs) -> anyhow::Result<Answer> 
             let still = leaving::runs(hub, name).await?;
             let still: Vec<&Run> = still.iter().collect();
             answer.fail(format!(
-                "{left} objects are still on {name}: {}; the drain continues. Objects that cannot run elsewhere are removed \
-                 when you delete them on the hub",
+                "{left} objects are still on {name}: {}; the drain continues. Objects for which no other cluster has room \
+                 leave when one has, or when you delete them on the hub",
                 names(&still)
             ));
         }

@@ -161,7 +161,9 @@ async fn what_a_deposed_leader_sent_late_changes_nothing() {
     // The next leader binds the job to the places that were reserved, and later moves it.
     let (_stop, _task) = second(&hub, "heir", 400);
     let old = hub.work("east").await;
-    assert_eq!((old.spec.epoch, old.spec.term), (1, Some(3)));
+    // On a loaded machine the heir may lose its short lease and take it again.
+    assert_eq!(old.spec.epoch, 1);
+    assert!(old.spec.term >= Some(3), "{:?}", old.spec.term);
     hub.taint("east", json!([{"key": "power", "effect": "NoExecute"}])).await;
     hub.let_go(&old).await;
     let new = hub.accept("west").await;

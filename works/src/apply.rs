@@ -379,7 +379,10 @@ impl Works {
         let mut status = report::status(work, applied, objects, self.now());
         let ended = work.spec.workload.manifests.first().filter(|_| self.has_ended(work, objects));
         let live = match ended {
-            Some(job) => self.live_pods_of_ended(work, job).await,
+            Some(manifest) => {
+                let job = objects.first().and_then(Option::as_deref);
+                self.live_pods_of_ended(work, manifest, job).await
+            }
             None => 0,
         };
         status.live_pods = i64::try_from(live).ok().filter(|live| *live > 0);

@@ -41,8 +41,14 @@ fn have_all_succeeded(manifest: &Value, pods: &[Arc<Pod>]) -> bool {
 }
 
 impl Works {
-    /// Number of live pods of the Work's run, which has ended. Without an answer of the member there may be one.
-    pub(crate) async fn live_pods_of_ended(self: &Arc<Self>, work: &Work, manifest: &Value) -> usize {
+    /// Number of live pods of the Work's run, which has ended. Without an answer of the member there may be one. `job`
+    /// is its object, if it is still there: pods that only bear its name prove nothing.
+    pub(crate) async fn live_pods_of_ended(
+        self: &Arc<Self>,
+        work: &Work,
+        manifest: &Value,
+        job: Option<&DynamicObject>,
+    ) -> usize {
         let id = ObjectId::of_manifest(manifest);
         let (uid, epoch) = (&work.spec.binding.uid, work.spec.epoch);
         {
@@ -51,7 +57,8 @@ impl Works {
             if live > 0 || state.is_empty_run(uid, epoch) {
                 return live;
             }
-            if have_all_succeeded(manifest, &state.pods_of(&id, None)) {
+            let of_job = job.and_then(|job| job.metadata.uid.as_deref());
+            if of_job.is_some_and(|uid| have_all_succeeded(manifest, &state.pods_of(&id, Some(uid)))) {
                 state.note_empty_run(uid, epoch);
                 return 0;
             }

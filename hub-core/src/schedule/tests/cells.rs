@@ -222,7 +222,6 @@ fn a_refusal_for_what_a_job_asks_makes_no_node_bad() {
         stage.submit("first");
         answer(&mut stage, status);
         stage.submit("second");
-        stage.now += SignedDuration::from_secs(2);
         let asked = stage.pass();
         assert_eq!(asked.len(), usize::from(!is_bad), "{asked:?}: {}", stage.waiting("second"));
         let first = stage.waiting("first");
