@@ -159,7 +159,8 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
 }
 
 fn screenshots(folder: &Path) -> anyhow::Result<()> {
-    cargo::run(&["build", "--workspace", "--bins"])?;
+    // With the tests: without them programs have other features, and are built anew.
+    cargo::run(&["build", "--workspace", "--bins", "--tests"])?;
     let folder = std::path::absolute(folder)?;
     let test = ["test", "--workspace", "--test", "suite", "--", "portal_looks::screenshots", "--nocapture"];
     let status = Command::new(cargo::path())
