@@ -55,6 +55,10 @@ impl AskError {
         matches!(self, Self::Refused { code: 404, .. })
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, .. })
+    }
+
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, .. })
     }

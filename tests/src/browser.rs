@@ -243,7 +243,7 @@ impl Browser {
     /// # Errors
     /// It cannot be drawn or written.
     pub async fn draw(&self, file: &Path) -> anyhow::Result<()> {
-        let height = self.run("return Math.min(2400, document.documentElement.scrollHeight)").await?;
+        let height = self.run("return Math.min(3000, document.documentElement.scrollHeight)").await?;
         let height = height.as_u64().unwrap_or(900).max(500);
         // The window is higher than what it shows.
         let outer = self.run("return window.outerHeight - window.innerHeight").await?.as_u64().unwrap_or(0);

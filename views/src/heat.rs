@@ -9,6 +9,7 @@ use crate::{
     facts::{ClusterFacts, NodeGroup},
     job::State,
     known::Known,
+    natural::natural_order,
     sight::Sight,
 };
 
@@ -57,16 +58,22 @@ pub struct Heat {
 /// Domain by domain, in each the fullest nodes first.
 pub fn heat(cluster: &ClusterFacts, who: &Who<'_>) -> Heat {
     let mut groups: Vec<&NodeGroup> = cluster.groups.iter().filter(|group| group.count > 0).collect();
-    groups.sort_by_key(|group| {
-        let used = std::cmp::Reverse(group.gpus - group.gpus_free);
-        (group.domain.clone(), !group.unusable.is_empty(), used, group.gpus, group.names.clone())
+    groups.sort_by(|one, other| {
+        let by_use = |group: &NodeGroup| {
+            (!group.unusable.is_empty(), std::cmp::Reverse(group.gpus - group.gpus_free), group.gpus)
+        };
+        natural_order(&one.domain, &other.domain)
+            .then_with(|| by_use(one).cmp(&by_use(other)))
+            .then_with(|| natural_order(first_name(one), first_name(other)))
     });
     let nodes: i64 = groups.iter().map(|group| group.count).sum();
     let nodes_per_cell = (nodes + MOST_CELLS - 1) / MOST_CELLS;
     let mut cells = Vec::new();
     for group in groups {
         let mut left = group.count;
-        let mut names = group.names.iter();
+        let mut names: Vec<&String> = group.names.iter().collect();
+        names.sort_by(|one, other| natural_order(one, other));
+        let mut names = names.into_iter();
         while left > 0 {
             let nodes = left.min(nodes_per_cell.max(1));
             left -= nodes;
@@ -77,6 +84,11 @@ pub fn heat(cluster: &ClusterFacts, who: &Who<'_>) -> Heat {
         }
     }
     Heat { cells, nodes_per_cell: nodes_per_cell.max(1) }
+}
+
+fn first_name(group: &NodeGroup) -> &str {
+    let names = group.names.iter().map(String::as_str);
+    names.min_by(|one, other| natural_order(one, other)).unwrap_or_default()
 }
 
 /// Tells who is on a node of one cluster.

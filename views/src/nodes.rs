@@ -11,6 +11,7 @@ use crate::{
     heat::{CORDONED, Who},
     job::State,
     known::Known,
+    natural::natural_order,
     sight::Sight,
 };
 
@@ -107,8 +108,13 @@ fn nodes(cluster: &ClusterFacts, who: &Who<'_>, before: usize, most: usize) -> N
             all.push((group, unnamed, ""));
         }
     }
-    all.sort_by_key(|(group, _, name)| {
-        (&group.domain, name.is_empty(), *name, &group.unusable, group.gpus, group.gpus_free)
+    all.sort_by(|(group, _, name), (other, _, other_name)| {
+        let rest = |group: &NodeGroup| (group.gpus, group.gpus_free);
+        natural_order(&group.domain, &other.domain)
+            .then_with(|| name.is_empty().cmp(&other_name.is_empty()))
+            .then_with(|| natural_order(name, other_name))
+            .then_with(|| group.unusable.cmp(&other.unusable))
+            .then_with(|| rest(group).cmp(&rest(other)))
     });
     let total = all.len();
     let rows = all.into_iter().skip(before).take(most);

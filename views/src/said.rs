@@ -15,9 +15,12 @@ pub fn said_now(reason: &str, message: &str, root: Option<&QuotaFacts>, sees_clu
         Some(Reason::NoClusterFits) if sees_clusters => {
             message.split_once(": ").map(|(head, _)| head.to_owned())
         }
-        Some(Reason::InsufficientQuota | Reason::InsufficientQuotaInParent | Reason::MaxJobs) => {
-            root.and_then(|root| quota_now(message, root))
-        }
+        Some(
+            Reason::InsufficientQuota
+            | Reason::InsufficientQuotaInParent
+            | Reason::MaxJobs
+            | Reason::ExceedsQuota,
+        ) => root.and_then(|root| quota_now(message, root)),
         _ => None,
     };
     fresh.unwrap_or_else(|| message.to_owned())
@@ -74,6 +77,7 @@ mod tests {
         };
         check("InsufficientQuotaInParent", &of("80"), &of("93"));
         check("InsufficientQuota", &of("80, unqueued 4"), &of("93"));
+        check("ExceedsQuota", &of("80"), &of("93"));
         // What the tree does not know stays as it was said.
         let elsewhere = of("80").replace("root/team", "root/gone");
         check("InsufficientQuotaInParent", &elsewhere, &elsewhere);

@@ -4,8 +4,17 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-pub fn path() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
+/// Without what the `cargo run` that started this program says of this program. Build scripts of dependencies look at
+/// that: with it the whole workspace would be built anew, and once more without it.
+pub fn command() -> Command {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
 /// Prints the command and runs it.
@@ -23,7 +32,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
 pub fn run_with(variables: &[(&str, &str)], arguments: &[&str]) -> anyhow::Result<()> {
     let set: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
     eprintln!("$ {set}cargo {}", arguments.join(" "));
-    let status = Command::new(path())
+    let status = command()
         .args(arguments)
         .envs(variables.iter().copied())
         .status()

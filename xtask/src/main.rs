@@ -159,18 +159,13 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
 }
 
 fn screenshots(folder: &Path) -> anyhow::Result<()> {
-    cargo::run(&["build", "--workspace", "--bins"])?;
+    // With the tests: without them programs have other features, and are built anew.
+    cargo::run(&["build", "--workspace", "--bins", "--tests"])?;
     let folder = std::path::absolute(folder)?;
     let test = ["test", "--workspace", "--test", "suite", "--", "portal_looks::screenshots", "--nocapture"];
-    let status = Command::new(cargo::path())
-        .args(test)
-        .env("FLEET_SCREENSHOTS", &folder)
-        .status()
-        .context("cargo test could not be started")?;
-    if !status.success() {
-        bail!("the pages were not drawn ({status})");
-    }
-    eprintln!("{}", folder.display());
+    let shown = folder.display().to_string();
+    cargo::run_with(&[("FLEET_SCREENSHOTS", &shown)], &test)?;
+    eprintln!("{shown}");
     Ok(())
 }
 
@@ -202,7 +197,7 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
         // Of the whole workspace: what was built for all tests serves here.
         let test =
             ["test", "--quiet", "--workspace", "--test", "suite", "process_chaos::", "--", "--nocapture"];
-        let status = Command::new(cargo::path())
+        let status = cargo::command()
             .args(test)
             .env("FLEET_SEED", seed.to_string())
             .env("FLEET_CHAOS_SECONDS", seconds.to_string())
@@ -242,7 +237,7 @@ fn format_of_plugins() -> anyhow::Result<()> {
 }
 
 fn nextest_is_here() -> bool {
-    Command::new(cargo::path())
+    cargo::command()
         .args(["nextest", "--version"])
         .output()
         .is_ok_and(|output| output.status.success())

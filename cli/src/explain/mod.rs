@@ -4,10 +4,11 @@
 //! The reason is the controller's own. What each cluster lacks is computed by `fleet_portal::explain` from
 //! the members' last reports.
 
+mod seen;
 mod state;
 mod unbound;
 
-use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding};
+use fleet_api::{QueueUnit, ResourceBinding};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_portal::explain::{ClusterVerdict, verdicts};
 use fleet_views::{QuotaFacts, said_now};
@@ -26,6 +27,7 @@ use crate::{
     output,
     queue::{self, QueueRow},
 };
+use seen::{Hidden, Seen};
 use state::{WAITS, Why, state, waits_since, why};
 
 use fleet_console::{
@@ -73,24 +75,24 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
             anyhow::bail!("job {name:?}: found {}; allowed: one, as KIND/NAME", kinds.join(" and "))
         }
     };
-    let (units, trees, clusters) = tokio::try_join!(
-        queue::list::<QueueUnit>(hub, queue::UNITS.to_string()),
-        queue::list::<ElasticQuotaTree>(hub, queue::trees()),
-        queue::list::<Cluster>(hub, "/apis/fleet.dev/v1alpha1/clusters".to_string()),
-    )?;
+    let Seen { units, trees, clusters, hidden } = Seen::read(hub, &namespace).await?;
     let policy = policy_says(hub, &binding).await?;
     let entry = BindingEntry::read(binding, None);
     let unit = units.iter().find(|unit| {
         unit.namespace().as_deref() == Some(entry.namespace()) && unit.name_any() == entry.unit_name()
     });
-    let verdicts = verdicts(&entry, &clusters);
-    let rows = queue::rows(&trees, &units);
+    let sees_clusters = !hidden.contains(&Hidden::Clusters);
+    let verdicts = if sees_clusters { verdicts(&entry, &clusters) } else { Vec::new() };
+    let sees_queue = !hidden.contains(&Hidden::OtherJobs);
+    // Without the jobs of others the counts of a queue would be too low.
+    let rows = if sees_queue { queue::rows(&trees, &units) } else { Vec::new() };
     let path: Vec<&QueueRow> = match unit.and_then(|unit| unit.spec.queue.as_deref()) {
         Some(leaf) => rows.iter().filter(|row| row.holds(leaf)).collect(),
         None => Vec::new(),
     };
     let root = fleet_hub_core::facts::tree(&trees).root;
-    let said = Said::of(&entry, unit, &units, root.as_ref(), Timestamp::now());
+    let mut said = Said::of(&entry, unit, &units, root.as_ref(), sees_clusters, Timestamp::now());
+    said.position = said.position.filter(|_| sees_queue);
     let waits = &said.why;
     let value = json!({
         "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
@@ -99,6 +101,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
         "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
         "policy": policy, "positionInLeaf": said.position,
+        "notShown": hidden.iter().map(|hidden| hidden.words()).collect::<Vec<_>>(),
     });
     if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
         return Ok(Answer::text(text));
@@ -108,6 +111,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
     if entry.is_suspended() && !invalid.is_empty() {
         text.push_str(&format!("\n{invalid}"));
     }
+    text.push_str(&seen::note(&hidden));
     Ok(Answer::people(text))
 }
 
@@ -147,6 +151,7 @@ async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec
         Ok(object) if object["metadata"]["uid"] == policy.uid.as_str() || policy.uid.is_empty() => object,
         Ok(_) => return Ok(vec![format!("{shown}, which was deleted")]),
         Err(error) if error.is_not_found() => return Ok(vec![format!("{shown}, which was deleted")]),
+        Err(error) if error.is_forbidden() => return Ok(vec![format!("{shown}, which you may not read")]),
         Err(error) => return Err(error.into()),
     };
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -187,12 +192,13 @@ impl Said {
         unit: Option<&QueueUnit>,
         units: &[QueueUnit],
         root: Option<&QuotaFacts>,
+        sees_clusters: bool,
         now: Timestamp,
     ) -> Self {
         let mut why = why(entry, unit);
         if let Some(why) = why.as_mut().filter(|_| !entry.is_bound() && !entry.is_finished()) {
-            // What each cluster lacks now is in the table below.
-            why.message = said_now(&why.reason, &why.message, root, true);
+            // What each cluster lacks now is in the table below, if the user may list clusters.
+            why.message = said_now(&why.reason, &why.message, root, sees_clusters);
             let claim = unit.and_then(|unit| unit.status.as_ref()?.claim.as_ref()?.start.clone());
             if let Some(start) = claim.and_then(|start| start.parse::<Timestamp>().ok()) {
                 let left = fleet_views::age::human(start.as_second().saturating_sub(now.as_second()).max(0));

@@ -1,3 +1,4 @@
+use fleet_api::Cluster;
 use fleet_portal::explain::{could_ever_start, judge};
 use serde_json::{Value, json};
 
@@ -55,7 +56,7 @@ fn a_waiting_job_is_explained_in_full() {
     ];
     let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|c| judge(&entry, c)).collect();
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-    let said = Said::of(&entry, Some(&units[0]), &units, None, now);
+    let said = Said::of(&entry, Some(&units[0]), &units, None, true, now);
     let text =
         print(&entry, Some(&units[0]), &said, &[], &verdicts, &["PropagationPolicy team/p".to_string()], now)
             .expect("a text");
@@ -94,7 +95,7 @@ fn bound(kind: &str, placement: Value, clusters: Value) -> BindingEntry {
 /// State line and table of a job that is somewhere.
 fn shown(entry: &BindingEntry, clusters: &[Cluster]) -> String {
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-    let said = Said::of(entry, None, &[], None, now);
+    let said = Said::of(entry, None, &[], None, true, now);
     let text =
         print(entry, None, &said, &[], &verdicts(entry, clusters), &["p".to_string()], now).expect("a text");
     let kept = text.lines().filter(|line| {
@@ -136,7 +137,7 @@ fn said(clusters: Value, status: Value) -> String {
     let mut entry = bound("PyTorchJob", json!({}), clusters);
     entry.object.status = Some(read(status));
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-    let said = Said::of(&entry, None, &[], None, now);
+    let said = Said::of(&entry, None, &[], None, true, now);
     let text = print(&entry, None, &said, &[], &[], &[], now).expect("a text");
     let kept = text.lines().skip(1).take_while(|line| !line.starts_with("Requests"));
     kept.map(str::trim_end).collect::<Vec<_>>().join("\n")
@@ -214,7 +215,7 @@ fn a_claim_says_when_the_job_starts_as_of_now() {
         "claim": {"cluster": "east", "since": "2026-01-01T10:00:00Z", "start": "2026-01-01T10:02:00Z",
             "until": "2026-01-01T10:09:00Z"}})));
     let message = |now: &str| {
-        let said = Said::of(&entry, Some(&unit), &[], None, now.parse().expect("a time"));
+        let said = Said::of(&entry, Some(&unit), &[], None, true, now.parse().expect("a time"));
         said.why.expect("a reason").message
     };
     assert_eq!(message("2026-01-01T10:01:00Z"), "holds a claim on east; it starts in about 60s");

@@ -124,7 +124,7 @@ fn tenant(row: &Tenant, may: bool, form: Forms<'_>) -> Markup {
         td { (row.binding) @if row.others > 0 { span.quiet { ", and " (row.others) " more in it" } } }
         td { @if may {
             (form.form("revoke", &[("namespace", &row.namespace), ("binding", &row.binding)], html! {
-                button.danger aria-label={ "Take " (row.role) " in " (row.namespace) " away from " (row.who) } { "Take away" }
+                button.danger aria-label={ "Take away " (row.role) " from " (row.who) @if !row.namespace.is_empty() { " in " (row.namespace) } } { "Take away" }
             }))
         } }
     } }

@@ -56,7 +56,7 @@ fn page(view: &Home, now_s: i64, next: Markup) -> Markup {
             }
             section aria-labelledby="clusters-title" {
                 h2 #clusters-title { a href="/clusters" { "Clusters" } }
-                @if view.clusters.is_empty() { p.quiet { "No clusters to show." } }
+                @if view.clusters.is_empty() { p.quiet { "No clusters to show: none has joined, or you may not list them." } }
                 @for row in &view.clusters { (cluster(row)) }
                 @if !view.nodes_by_free.is_empty() { (histogram(&view.nodes_by_free)) }
             }

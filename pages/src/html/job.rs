@@ -1,5 +1,6 @@
 //! One job: what and where it is, its life, why it waits, and what may be done with it.
 
+use fleet_policies::reason::Reason;
 use fleet_views::{Span, SpanKind, Timeline};
 use maud::{Markup, html};
 
@@ -197,7 +198,7 @@ fn events(view: &JobView, now_s: i64) -> Markup {
                         td { @if let Some(last) = event.last_s { (ago(last, now_s)) } }
                         td { (event.kind) }
                         td { (event.reason) }
-                        td { (told(event, said)) }
+                        td { (told(event, said, !view.verdicts.is_empty())) }
                         td.number { (event.count) }
                     } } }
                 } }
@@ -207,11 +208,20 @@ fn events(view: &JobView, now_s: i64) -> Markup {
 }
 
 /// The message of an event: without what stands above it on the page, and places in words.
-fn told(event: &EventRow, said: &str) -> String {
-    match event.message.split_once(said).filter(|_| !said.is_empty()) {
+fn told(event: &EventRow, said: &str, sees_clusters: bool) -> String {
+    let message = without_clusters(&event.message).filter(|_| sees_clusters).unwrap_or(&event.message);
+    match message.split_once(said).filter(|_| !said.is_empty()) {
         Some((before, "")) => format!("{before}as above"),
-        _ => in_words(&event.message),
+        _ => in_words(message),
     }
+}
+
+/// `NoClusterFits: 0 of 3 clusters can hold the whole job now: east: ..` without what each cluster lacked then: the table
+/// on the page has what they lack now.
+fn without_clusters(message: &str) -> Option<&str> {
+    let sentence = message.strip_prefix(Reason::NoClusterFits.as_str())?.strip_prefix(": ")?;
+    let (_, lacked) = sentence.split_once(": ")?;
+    message.strip_suffix(lacked)?.strip_suffix(": ")
 }
 
 /// `Result: {east:0,[{master 1} {worker 5}]}` and `{east:2, west:1}`, as kube-queue writes where a job goes, in words.
@@ -273,9 +283,16 @@ mod tests {
             count: 1,
         };
         let said = "0 of 3 clusters can hold the whole job now";
-        assert_eq!(told(&event(&format!("NoClusterFits: {said}")), said), "NoClusterFits: as above");
-        let longer = format!("NoClusterFits: {said}: east: 1 of 2 fit");
-        assert_eq!(told(&event(&longer), said), longer);
-        assert_eq!(told(&event("Other"), ""), "Other");
+        assert_eq!(told(&event(&format!("NoClusterFits: {said}")), said, true), "NoClusterFits: as above");
+        // What each cluster lacked then is not beside what it lacks now.
+        let longer = format!("NoClusterFits: {said}: east: 1 of 2 fit; west: not ready");
+        assert_eq!(told(&event(&longer), said, true), "NoClusterFits: as above");
+        assert_eq!(told(&event(&longer), said, false), longer);
+        let before = longer.replace("of 3", "of 2");
+        assert_eq!(
+            told(&event(&before), said, true),
+            "NoClusterFits: 0 of 2 clusters can hold the whole job now"
+        );
+        assert_eq!(told(&event("Other: a: b"), "", true), "Other: a: b");
     }
 }

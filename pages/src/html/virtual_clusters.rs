@@ -17,16 +17,20 @@ pub fn virtual_clusters(view: &VirtualClustersView) -> Markup {
             p { a href="/virtual-clusters/configuration" { "Change the configuration" } ", after a look at what that would change" }
         }
         @if !view.rows.is_empty() {
+            // A column of which nothing is promised to anybody is left out.
+            @let has_cpus = view.rows.iter().any(|row| is_something(&row.cpu));
+            @let has_memory = view.rows.iter().any(|row| is_something(&row.memory));
             div.scroll { table.queues {
-                thead { tr { th scope="col" { "Virtual cluster" } th scope="col" { "Leaf cells used, of those promised" } th scope="col" { "In use" } th scope="col" { "GPUs" } th scope="col" { "CPUs" } th scope="col" { "Memory" }
+                thead { tr { th scope="col" { "Virtual cluster" } th scope="col" { "Leaf cells used, of those promised" } th scope="col" { "In use" } th scope="col" { "GPUs" }
+                    @if has_cpus { th scope="col" { "CPUs" } } @if has_memory { th scope="col" { "Memory" } }
                     th scope="col" { "Lent" } th scope="col" { "Borrowed" } th scope="col" { "Bad" } th scope="col" { "Waiting" } th scope="col" { "Running" } } }
                 tbody { @for row in &view.rows { tr {
                     th scope="row" { (row.name) }
                     td { div.bars { (bar(&row.bar)) } }
                     td { (or_dash(&row.allocation)) }
-                    td { (or_dash(&row.gpu)) }
-                    td { (or_dash(&row.cpu)) }
-                    td { (or_dash(&row.memory)) }
+                    td { (amount(&row.gpu)) }
+                    @if has_cpus { td { (amount(&row.cpu)) } }
+                    @if has_memory { td { (amount(&row.memory)) } }
                     td.number { (row.lent) }
                     td.number { (row.borrowed) }
                     td.number { (row.bad) }
@@ -144,8 +148,17 @@ fn borrowed(rows: &[&Row], view: &VirtualClustersView) -> Markup {
 }
 
 fn or_dash(text: &str) -> &str {
-    // Nothing is promised of what a configuration does not name.
-    if text.is_empty() || text.ends_with("/0") || text.ends_with("/0Gi") { "-" } else { text }
+    if text.is_empty() { "-" } else { text }
+}
+
+/// Nothing is promised of what a configuration does not name.
+fn is_something(amount: &str) -> bool {
+    !amount.is_empty() && !amount.ends_with("/0") && !amount.ends_with("/0Gi")
+}
+
+/// `4/8`, used of promised.
+fn amount(text: &str) -> &str {
+    if is_something(text) { text } else { "-" }
 }
 
 fn health(healthiness: &str, is_doomed: bool) -> Markup {
@@ -215,7 +228,31 @@ mod tests {
     fn nothing_of_nothing_is_a_dash() {
         for (text, expected) in [("0/0", "-"), ("0Gi/0Gi", "-"), ("", "-"), ("0/8", "0/8"), ("4/10", "4/10")]
         {
-            assert_eq!(or_dash(text), expected);
+            assert_eq!(amount(text), expected);
         }
+        // The first part of a node is no amount.
+        assert_eq!((or_dash("rack-1/node-9/0"), or_dash("")), ("rack-1/node-9/0", "-"));
+    }
+
+    #[test]
+    fn what_nobody_is_promised_has_no_column() {
+        let facts = |cpu: &str| fleet_views::VirtualClusterFacts {
+            name: "a".into(),
+            gpu: "4/8".into(),
+            cpu: cpu.into(),
+            memory: "0Gi/0Gi".into(),
+            ..Default::default()
+        };
+        let page = |cpus: [&str; 2]| {
+            let rows = cpus.map(|cpu| fleet_views::virtual_cluster(&facts(cpu))).to_vec();
+            virtual_clusters(&VirtualClustersView { rows, ..Default::default() }).into_string()
+        };
+        let without = page(["0/0", "0/0"]);
+        assert!(!without.contains("CPUs") && !without.contains("Memory"), "{without}");
+        let with = page(["0/0", "2/4"]);
+        assert!(
+            with.contains("CPUs") && with.contains("<td>-</td>") && with.contains("<td>2/4</td>"),
+            "{with}"
+        );
     }
 }

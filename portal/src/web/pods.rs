@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_api::names::{GANG_ANNOTATION, binding_name};
-use fleet_views::amounts::GPU;
+use fleet_views::{amounts::GPU, natural_order};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -49,7 +49,9 @@ pub async fn of_job(web: &Web, hub: &Server, view: &mut JobView) {
     let items = listed["items"].as_array().into_iter().flatten().filter(|pod| is_of(pod, &view.name));
     let mut pods: Vec<PodRow> = items.map(pod).collect();
     // What its first user looks for is above the bound.
-    pods.sort_by_key(|pod| !pod.has_failed);
+    pods.sort_by(|one, other| {
+        other.has_failed.cmp(&one.has_failed).then_with(|| natural_order(&one.name, &other.name))
+    });
     view.more_pods = pods.len().saturating_sub(MOST);
     pods.truncate(MOST);
     if pods.is_empty() {

@@ -6,7 +6,7 @@ use anyhow::Context;
 use fleet_tests::{
     FleetProcess, Kubectl, Look,
     browser::{Browser, Scheme},
-    kubectl::Shell,
+    kubectl::{Said, Shell},
     process::{fleet_binary, ports_in_a_row},
     repository, wait_for,
 };
@@ -45,6 +45,18 @@ impl Stage {
         let said = self.shell.run(&kubectl, arguments).await?;
         anyhow::ensure!(said.succeeded(), "{said}");
         Ok(said.stdout)
+    }
+
+    /// What `fleet` says to whoever has this token.
+    pub async fn fleet_of(&self, token: &str, arguments: &[&str]) -> anyhow::Result<Said> {
+        let file = self.folder.path().join("of-a-user");
+        std::fs::write(&file, self.kubectl(&["config", "view", "--raw", "--flatten"]).await?)?;
+        let own = format!("--kubeconfig={}", file.display());
+        let token = format!("--token={token}");
+        self.kubectl(&[&own, "config", "set-credentials", "user", &token]).await?;
+        self.kubectl(&[&own, "config", "set-context", "--current", "--user=user"]).await?;
+        let arguments: Vec<&str> = std::iter::once(own.as_str()).chain(arguments.iter().copied()).collect();
+        self.shell.run(&fleet_binary()?, &arguments).await
     }
 
     pub async fn apply(&self, file: &str) -> anyhow::Result<()> {

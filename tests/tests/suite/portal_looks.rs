@@ -239,10 +239,21 @@ async fn a_simulated_run_opens_without_a_server() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A fleet of three members and its first jobs, on two cores that build at the same time.
+const DEMO_WITHIN: Duration = Duration::from_secs(300);
+
+/// Waits until the page says all of this.
+async fn until_it_says_all(browser: &Browser, words: &[&str]) -> anyhow::Result<()> {
+    wait_for(&format!("the page to say {words:?}"), DEMO_WITHIN, async || {
+        let text = browser.text().await?;
+        Ok(Look::at(words.iter().all(|words| text.contains(words)), || text))
+    })
+    .await
+}
+
 async fn until_the_demo_runs(stage: &Stage, browser: &Browser) -> anyhow::Result<()> {
     browser.open(&format!("{}/jobs?state=Running", stage.url)).await?;
-    browser.until_it_says("wide-1").await?;
-    browser.until_it_says("recognise").await?;
+    until_it_says_all(browser, &["wide-1", "recognise"]).await?;
     browser.open(&format!("{}{FAILED}", stage.url)).await?;
     crate::portal::until_state(browser, "Failed").await
 }
@@ -251,11 +262,10 @@ async fn until_the_demo_runs(stage: &Stage, browser: &Browser) -> anyhow::Result
 async fn until_the_demo_is_counted(stage: &Stage, browser: &Browser) -> anyhow::Result<()> {
     const STILL: Duration = Duration::from_secs(6);
     browser.open(&format!("{}/", stage.url)).await?;
-    browser.until_it_says("8/8").await?;
-    browser.until_it_says("4/8").await?;
+    until_it_says_all(browser, &["8/8", "4/8"]).await?;
     let amounts = "return [...document.querySelectorAll('.amount')].map((one) => one.textContent).join(' ')";
     let (mut seen, mut since) = (serde_json::Value::Null, Instant::now());
-    wait_for("amounts that stay", 20 * STILL, async || {
+    wait_for("amounts that stay", DEMO_WITHIN, async || {
         let now = browser.run(amounts).await?;
         if now != seen {
             (seen, since) = (now, Instant::now());

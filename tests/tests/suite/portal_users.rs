@@ -62,6 +62,17 @@ async fn an_administrator_gives_an_account_a_namespace() -> anyhow::Result<()> {
     sign_in(&browser, &stage.url, &token).await?;
     browser.until_it_says("wide-1").await?;
     sign_out(&browser).await?;
+    // On the command line too, without what only other roles let him list.
+    let explained = stage.fleet_of(&token, &["explain", "wide-6", "--namespace", "research"]).await?;
+    anyhow::ensure!(explained.succeeded(), "{explained}");
+    for says in [
+        "waits",
+        "Reason:",
+        "ClusterPropagationPolicy jobs, which you may not read",
+        "Not shown, as you may not list it",
+    ] {
+        anyhow::ensure!(explained.stdout.contains(says), "{says} in {explained}");
+    }
 
     // A command to paste.
     sign_in(&browser, &stage.url, &stage.token).await?;
