@@ -13,7 +13,7 @@ use super::state::Planner;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
-use crate::queues::{Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
+use crate::queues::{Behind, Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
 use crate::victims::{Rights, Searched, VictimSet};
@@ -71,10 +71,12 @@ impl Planner {
             contest.set(&self.ledger, *leaf, self.next_preemptor(&lines, *leaf, now_ms));
         }
         let (mut bounded, mut begun) = (false, false);
+        let mut behind = Behind::default();
         while let Some(leaf) = contest.winner(&self.ledger) {
             let candidate = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone()));
             let Some((class, id)) = candidate else { break };
-            let known = self.missed(class);
+            // A job that came since may have put another one first that fits behind others: then less is left than was searched.
+            let known = self.missed(class).filter(|missed| missed.after == behind);
             bounded = known.is_none() && limits.searches == 0;
             if bounded {
                 break;
@@ -90,15 +92,12 @@ impl Planner {
                 let released = supposed.released.iter().rev().take(found.changed());
                 released.for_each(|job| contest.used_changed(&self.ledger, job.leaf));
             } else {
-                let is_new = known.is_none();
-                let missed = self.miss(class, leaf, searched, known);
+                let missed = self.miss(class, leaf, searched, known, &behind);
                 lines.entry(leaf).or_default().retain(|other| *other != class);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
-                }
-                if missed.fits_behind && is_new {
-                    self.forget_misses(&lines);
+                    behind = missed.after.iter().copied().chain([class]).collect();
                 }
             }
             contest.used_changed(&self.ledger, leaf);
@@ -128,27 +127,23 @@ impl Planner {
         leaf: NodeId,
         searched: Searched,
         known: Option<Missed>,
+        after: &Behind,
     ) -> Missed {
         let Searched { found, protected, again_ms, .. } = searched;
         self.protections.extend(again_ms);
         if protected.is_some() {
             self.touched.insert(leaf);
         }
-        let missed =
-            known.unwrap_or(Missed { version: self.version, fits_behind: found.is_some(), protected });
+        let missed = known.unwrap_or_else(|| Missed {
+            version: self.version,
+            fits_behind: found.is_some(),
+            after: Behind::clone(after),
+            protected,
+        });
         if let Some(class) = self.queues.class_mut(class) {
             class.missed = Some(missed.clone());
         }
         missed
-    }
-
-    /// One more job counts on what victims of others leave, before all of these: what was found for them holds no longer.
-    fn forget_misses(&mut self, lines: &BTreeMap<NodeId, Vec<ClassId>>) {
-        for id in lines.values().flatten() {
-            if let Some(class) = self.queues.class_mut(*id) {
-                class.missed = None;
-            }
-        }
     }
 
     /// All preemptors of the plan are known: restores the ledger, and completes the plan.
@@ -175,7 +170,7 @@ impl Planner {
         undone && !evicts
     }
 
-    /// The class's last search, if nothing has changed since.
+    /// The class's last search, if nothing has changed since. Others may be searched before it now.
     pub(super) fn missed(&self, class: ClassId) -> Option<Missed> {
         self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
     }
@@ -202,7 +197,8 @@ impl Planner {
         if open.is_subset(&self.searched) {
             self.searched.clear();
         }
-        if open.is_empty() {
+        let settled = |class: &ClassId| self.missed(*class).is_some_and(|missed| missed.in_any_order());
+        if open.is_empty() && lines.values().flatten().all(settled) {
             return Preemptors::default();
         }
         let left_out = !open.is_disjoint(&self.searched);

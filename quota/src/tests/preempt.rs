@@ -509,3 +509,26 @@ fn the_largest_share_goes_first_in_whatever_cluster() {
     fleet.submit("a0", "a", 4, 0);
     assert_eq!(fleet.plan(), ["a0 preempts h1 (Reclaim) for east"]);
 }
+
+/// What is left behind the victims of `p` is for one of `y` and `z`. `n` goes before `y` in their queue, and asks for so much
+/// that `z` goes before both: what was found for `y` when it went first holds no longer.
+#[test]
+fn who_fits_behind_others_is_asked_again_when_another_one_goes_first() {
+    let mut fleet = Fleet::new("root 10-10; a 0-10; b 0-10; c 0-10", "any 1000");
+    for (id, path, cores, priority) in
+        [("a1", "a", 4, -1), ("b1", "b", 2, -2), ("c1", "c", 1, -1), ("c2", "c", 3, 0)]
+    {
+        fleet.run(id, path, cores, priority, "any");
+    }
+    fleet.submit("p", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["p preempts a1 (InQueuePriority) for any"]);
+    fleet.submit("y", "b", 2, 0);
+    fleet.submit("z", "c", 2, 0);
+    assert_eq!(
+        fleet.plan_at(1),
+        ["y waits: InsufficientQuotaInParent", "z waits: InsufficientQuotaInParent"]
+    );
+    assert_eq!(fleet.plan_at(2), [""; 0], "y fits behind p");
+    fleet.submit("n", "b", 9, 1);
+    assert_eq!(fleet.plan_at(3), ["y preempts b1 (InQueuePriority) for any", "n waits: InsufficientQuota"]);
+}
