@@ -306,16 +306,20 @@ impl Planner {
         let front = class.front()?;
         let may = line.blocked_by_aside(front).is_none()
             && !self.backs_off(class, front, now_ms)
-            && !self.is_behind_evicted(class.key.leaf, front);
+            && !self.is_behind_evicted(class, front);
         may.then_some((id, class, front))
     }
 
-    /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again.
-    fn is_behind_evicted(&self, leaf: NodeId, front: &OrderKey) -> bool {
-        let first = self.evicted.range((leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""))..).next();
-        first.is_some_and(|(at, priority, enqueued_at_ms, _)| {
+    /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again. If nobody waits for its end any
+    /// more, it still counts in the leaf, and does not keep a job from the min that is left beside it.
+    fn is_behind_evicted(&self, class: &Class, front: &OrderKey) -> bool {
+        let leaf = class.key.leaf;
+        let from = (leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""));
+        let mut earlier = self.evicted.range(from..).take_while(|(at, priority, enqueued_at_ms, _)| {
             *at == leaf && (*priority, *enqueued_at_ms) < (front.priority, front.enqueued_at_ms)
-        })
+        });
+        earlier
+            .any(|(.., id)| self.holds.counts_on(id) || !Rights::reclaim(&self.ledger, leaf, &class.request))
     }
 
     /// Reprieve: one preemption may make another one's victims unnecessary. Victims that fit beside all preemptors

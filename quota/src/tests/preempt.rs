@@ -532,3 +532,21 @@ fn who_fits_behind_others_is_asked_again_when_another_one_goes_first() {
     fleet.submit("n", "b", 9, 1);
     assert_eq!(fleet.plan_at(3), ["y preempts b1 (InQueuePriority) for any", "n waits: InsufficientQuota"]);
 }
+
+/// A victim of nobody any more uses its quota until it has ended, and what is left of the min beside it is for others.
+#[test]
+fn a_victim_that_nobody_waits_for_keeps_nobody_from_its_min() {
+    let mut fleet = Fleet::new("root 5-5; a 0-5; c 4-5", "any 1000");
+    fleet.run("c1", "c", 3, 0, "any");
+    fleet.run("a1", "a", 2, 0, "any");
+    fleet.now_ms = 10;
+    fleet.submit("h", "c", 3, 1);
+    assert_eq!(fleet.plan(), ["h preempts c1 (InQueuePriority) for any"]);
+    fleet.submit("j", "c", 1, 0);
+    assert_eq!(fleet.plan(), ["j waits: InsufficientQuotaInParent"], "c1 goes first when it waits again");
+    fleet.planner.remove(&"h".into());
+    assert_eq!(fleet.plan(), ["j waits: WaitingForVictims c1 in any"]);
+    fleet.end("c1");
+    fleet.submit("c1", "c", 3, 0);
+    assert_eq!(fleet.plan(), ["j starts on any", "c1 preempts a1 (Reclaim) for any"]);
+}
