@@ -377,6 +377,7 @@ impl Planner {
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
         let left = victims.iter().cloned().collect();
+        let victims = (victims, found.awaited.len());
         self.holds.begin_preemption(&self.ledger, job, found.cluster.clone(), victims, left);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
@@ -409,18 +410,20 @@ impl Planner {
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
 
-    /// Whether a preemptor whose own victims have ended will fit once the other preemptors have started and all
-    /// ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor has
-    /// started without them.
+    /// Whether a preemptor whose own victims have ended will fit once the other preemptors, without those in `but`, have
+    /// started and all ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor
+    /// has started without them.
     pub(super) fn comes_by_itself(
         &mut self,
         job: &WaitingJob,
         cluster: &ClusterName,
+        but: &[JobId],
         now_ms: i64,
         places: &mut dyn Places,
     ) -> bool {
         let mut supposed = Supposed::default();
-        for other in self.holds.preemptor_ids().iter().filter(|other| **other != job.id) {
+        let others = self.holds.preemptor_ids();
+        for other in others.iter().filter(|other| **other != job.id && !but.contains(other)) {
             self.suppose(other, now_ms, &mut supposed);
         }
         for id in &self.ending {
@@ -433,6 +436,7 @@ impl Planner {
             return false;
         }
         let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));
+        jobs.retain(|other| !but.contains(&other.id));
         gone.extend(self.ending.iter().cloned());
         jobs.push(job);
         places.will_fit_without(&jobs, cluster, &gone)

@@ -550,3 +550,17 @@ fn a_victim_that_nobody_waits_for_keeps_nobody_from_its_min() {
     fleet.submit("c1", "c", 3, 0);
     assert_eq!(fleet.plan(), ["j starts on any", "c1 preempts a1 (Reclaim) for any"]);
 }
+
+#[test]
+fn who_was_promised_its_start_keeps_it_for_a_moment_and_gives_way_to_a_min_then() {
+    let mut fleet = Fleet::new("root 4-4; a 2-4; c 0-4", "any 1000");
+    fleet.run("c1", "c", 3, 0, "any");
+    fleet.run("a1", "a", 1, 0, "any");
+    fleet.submit("h", "c", 3, 1);
+    assert_eq!(fleet.plan(), ["h preempts c1 (InQueuePriority) for any"]);
+    fleet.submit("j", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["j waits: InsufficientQuotaInParent"]);
+    fleet.end("c1");
+    assert_eq!(fleet.plan_at(10), ["h starts on any"]);
+    assert_eq!(fleet.plan_at(11), ["j preempts h (Reclaim) for any"]);
+}
