@@ -180,8 +180,20 @@ pub(crate) struct Missed {
     pub version: u64,
     /// No victim was needed: other jobs' preemptions leave capacity for it, too.
     pub fits_behind: bool,
+    /// Classes that fitted behind others before: their first jobs counted as started.
+    pub after: Behind,
     /// A job that it may preempt once that has run for long enough, and when.
     pub protected: Option<(i64, JobId)>,
+}
+
+/// Classes whose first jobs fit behind the preemptions of others, in the order in which they were searched.
+pub(crate) type Behind = Arc<[ClassId]>;
+
+impl Missed {
+    /// It says something about another order of the searches, too: in none did a job count as started.
+    pub fn in_any_order(&self) -> bool {
+        !self.fits_behind && self.after.is_empty()
+    }
 }
 
 impl Class {

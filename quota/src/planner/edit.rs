@@ -113,7 +113,7 @@ impl Planner {
                 continue;
             };
             let left = preemption.left.iter().filter(|id| self.ledger.job(id).is_some()).cloned().collect();
-            let victims = preemption.victims.clone();
+            let victims = (preemption.victims.clone(), preemption.awaited);
             self.holds.begin_preemption(&self.ledger, &job, preemption.cluster.clone(), victims, left);
             self.queues.set_aside(&job.id, None);
         }

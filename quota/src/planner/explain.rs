@@ -102,12 +102,14 @@ impl Planner {
         if let Some(head) = line.blocked_by_aside(key) {
             return Some(ReasonKind::Behind(head.id.clone()));
         }
-        // The first that could run has the highest priority of those: if it blocks nobody, none does.
+        // The first that could run has the highest priority of those: if it blocks nobody, none does. With a claim it
+        // has been tried before all others, whatever is known of it as a candidate.
         let mut first = line.fronts.iter().filter(|_| line.policy != QueuePolicy::Priority);
         if let Some((first, id)) = first.find(|(_, id)| !self.is_never(**id))
             && first < key
             && line.policy.blocks(first.priority.0)
-            && self.queues.class(*id).is_some_and(|class| self.stop_of(class) != Stop::None)
+            && (self.holds.of(&first.id)
+                || self.queues.class(*id).is_some_and(|class| self.stop_of(class) != Stop::None))
         {
             return Some(ReasonKind::Behind(first.id.clone()));
         }

@@ -55,8 +55,9 @@ pub(super) struct Preemption {
     pub job: WaitingJob,
     pub request: Request,
     pub cluster: ClusterName,
-    /// All victims it counts on, and those that have not ended yet.
+    /// All victims it counts on, and those that have not ended yet. The first ones were ending before.
     pub victims: Vec<JobId>,
+    pub awaited: usize,
     pub left: BTreeSet<JobId>,
     /// The version of the planner's state in which it last tried to start.
     pub tried_at: Option<u64>,
@@ -128,18 +129,25 @@ impl Holds {
         self.preemptions.keys().cloned().collect()
     }
 
+    /// The other preemptors for which nobody is evicted.
+    pub fn evict_nobody<'h>(&'h self, but: &'h JobId) -> impl Iterator<Item = &'h JobId> {
+        let idle = |preemption: &Preemption| preemption.victims.len() <= preemption.awaited;
+        self.preemptions.iter().filter(move |(id, other)| *id != but && idle(other)).map(|(id, _)| id)
+    }
+
     /// All preemptions.
     pub fn preemptions(&self) -> impl Iterator<Item = &Preemption> {
         self.preemptions.values()
     }
 
-    /// Begins a preemption in the cluster. It counts on `victims`, of which `left` have not ended yet.
+    /// Begins a preemption in the cluster. It counts on `victims`, of which the first `awaited` are not evicted for it, and
+    /// `left` have not ended yet.
     pub fn begin_preemption(
         &mut self,
         ledger: &Ledger,
         preemptor: &WaitingJob,
         cluster: ClusterName,
-        victims: Vec<JobId>,
+        (victims, awaited): (Vec<JobId>, usize),
         left: BTreeSet<JobId>,
     ) {
         for victim in &left {
@@ -148,7 +156,7 @@ impl Holds {
         let request = ledger.tree().request(&preemptor.request);
         let (job, kept) = (preemptor.clone(), Vec::new());
         *self.preempting_in.entry(cluster.clone()).or_default() += 1;
-        let preemption = Preemption { job, request, cluster, victims, left, tried_at: None, kept };
+        let preemption = Preemption { job, request, cluster, victims, awaited, left, tried_at: None, kept };
         self.preemptions.insert(preemptor.id.clone(), preemption);
         self.weigh(ledger, &preemptor.id);
     }

@@ -83,13 +83,31 @@ impl Planner {
                 return;
             }
         }
-        if over && !(open.contains(&cluster) && self.comes_by_itself(&job, &cluster, now_ms, places)) {
+        let holds = over && open.contains(&cluster);
+        if over && !(holds && self.comes_by_itself(&job, &cluster, &[], now_ms, places)) {
+            // An edit of the tree may leave too little for all: then those go last for whom nobody is evicted.
+            let idle: Vec<JobId> = self.holds.evict_nobody(id).cloned().collect();
+            if holds && !idle.is_empty() && self.comes_by_itself(&job, &cluster, &idle, now_ms, places) {
+                idle.iter().for_each(|other| self.search_again(other));
+                self.start_preemptor(id, now_ms, places, plan);
+                return;
+            }
             // Its victims did not help: it must not preempt again at once.
             let until_ms = now_ms.saturating_add(PREEMPTOR_PAUSE_MS);
             self.drop_holds(id);
             self.back_off(id, until_ms);
             let outcome = Outcome::Wait(WaitReason::Backoff { until_ms });
             plan.decisions.push(Decision { job: id.clone(), leaf: job.leaf, outcome });
+        }
+    }
+
+    /// The preemptor, for whom nobody is evicted, is a job like the others again.
+    fn search_again(&mut self, id: &JobId) {
+        self.drop_holds(id);
+        self.queues.set_running(id);
+        if let Some(leaf) = self.queues.get(id).map(|job| job.leaf) {
+            self.look_at(leaf);
+            self.preemptors.insert(leaf);
         }
     }
 

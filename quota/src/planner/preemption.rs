@@ -13,7 +13,7 @@ use super::state::Planner;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
-use crate::queues::{Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
+use crate::queues::{Behind, Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
 use crate::victims::{Rights, Searched, VictimSet};
@@ -71,10 +71,12 @@ impl Planner {
             contest.set(&self.ledger, *leaf, self.next_preemptor(&lines, *leaf, now_ms));
         }
         let (mut bounded, mut begun) = (false, false);
+        let mut behind = Behind::default();
         while let Some(leaf) = contest.winner(&self.ledger) {
             let candidate = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone()));
             let Some((class, id)) = candidate else { break };
-            let known = self.missed(class);
+            // A job that came since may have put another one first that fits behind others: then less is left than was searched.
+            let known = self.missed(class).filter(|missed| missed.after == behind);
             bounded = known.is_none() && limits.searches == 0;
             if bounded {
                 break;
@@ -90,15 +92,12 @@ impl Planner {
                 let released = supposed.released.iter().rev().take(found.changed());
                 released.for_each(|job| contest.used_changed(&self.ledger, job.leaf));
             } else {
-                let is_new = known.is_none();
-                let missed = self.miss(class, leaf, searched, known);
+                let missed = self.miss(class, leaf, searched, known, &behind);
                 lines.entry(leaf).or_default().retain(|other| *other != class);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
-                }
-                if missed.fits_behind && is_new {
-                    self.forget_misses(&lines);
+                    behind = missed.after.iter().copied().chain([class]).collect();
                 }
             }
             contest.used_changed(&self.ledger, leaf);
@@ -128,27 +127,23 @@ impl Planner {
         leaf: NodeId,
         searched: Searched,
         known: Option<Missed>,
+        after: &Behind,
     ) -> Missed {
         let Searched { found, protected, again_ms, .. } = searched;
         self.protections.extend(again_ms);
         if protected.is_some() {
             self.touched.insert(leaf);
         }
-        let missed =
-            known.unwrap_or(Missed { version: self.version, fits_behind: found.is_some(), protected });
+        let missed = known.unwrap_or_else(|| Missed {
+            version: self.version,
+            fits_behind: found.is_some(),
+            after: Behind::clone(after),
+            protected,
+        });
         if let Some(class) = self.queues.class_mut(class) {
             class.missed = Some(missed.clone());
         }
         missed
-    }
-
-    /// One more job counts on what victims of others leave, before all of these: what was found for them holds no longer.
-    fn forget_misses(&mut self, lines: &BTreeMap<NodeId, Vec<ClassId>>) {
-        for id in lines.values().flatten() {
-            if let Some(class) = self.queues.class_mut(*id) {
-                class.missed = None;
-            }
-        }
     }
 
     /// All preemptors of the plan are known: restores the ledger, and completes the plan.
@@ -175,7 +170,7 @@ impl Planner {
         undone && !evicts
     }
 
-    /// The class's last search, if nothing has changed since.
+    /// The class's last search, if nothing has changed since. Others may be searched before it now.
     pub(super) fn missed(&self, class: ClassId) -> Option<Missed> {
         self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
     }
@@ -202,7 +197,8 @@ impl Planner {
         if open.is_subset(&self.searched) {
             self.searched.clear();
         }
-        if open.is_empty() {
+        let settled = |class: &ClassId| self.missed(*class).is_some_and(|missed| missed.in_any_order());
+        if open.is_empty() && lines.values().flatten().all(settled) {
             return Preemptors::default();
         }
         let left_out = !open.is_disjoint(&self.searched);
@@ -310,16 +306,20 @@ impl Planner {
         let front = class.front()?;
         let may = line.blocked_by_aside(front).is_none()
             && !self.backs_off(class, front, now_ms)
-            && !self.is_behind_evicted(class.key.leaf, front);
+            && !self.is_behind_evicted(class, front);
         may.then_some((id, class, front))
     }
 
-    /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again.
-    fn is_behind_evicted(&self, leaf: NodeId, front: &OrderKey) -> bool {
-        let first = self.evicted.range((leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""))..).next();
-        first.is_some_and(|(at, priority, enqueued_at_ms, _)| {
+    /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again. If nobody waits for its end any
+    /// more, it still counts in the leaf, and does not keep a job from the min that is left beside it.
+    fn is_behind_evicted(&self, class: &Class, front: &OrderKey) -> bool {
+        let leaf = class.key.leaf;
+        let from = (leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""));
+        let mut earlier = self.evicted.range(from..).take_while(|(at, priority, enqueued_at_ms, _)| {
             *at == leaf && (*priority, *enqueued_at_ms) < (front.priority, front.enqueued_at_ms)
-        })
+        });
+        earlier
+            .any(|(.., id)| self.holds.counts_on(id) || !Rights::reclaim(&self.ledger, leaf, &class.request))
     }
 
     /// Reprieve: one preemption may make another one's victims unnecessary. Victims that fit beside all preemptors
@@ -377,6 +377,7 @@ impl Planner {
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
         let left = victims.iter().cloned().collect();
+        let victims = (victims, found.awaited.len());
         self.holds.begin_preemption(&self.ledger, job, found.cluster.clone(), victims, left);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
@@ -409,18 +410,20 @@ impl Planner {
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
 
-    /// Whether a preemptor whose own victims have ended will fit once the other preemptors have started and all
-    /// ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor has
-    /// started without them.
+    /// Whether a preemptor whose own victims have ended will fit once the other preemptors, without those in `but`, have
+    /// started and all ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor
+    /// has started without them.
     pub(super) fn comes_by_itself(
         &mut self,
         job: &WaitingJob,
         cluster: &ClusterName,
+        but: &[JobId],
         now_ms: i64,
         places: &mut dyn Places,
     ) -> bool {
         let mut supposed = Supposed::default();
-        for other in self.holds.preemptor_ids().iter().filter(|other| **other != job.id) {
+        let others = self.holds.preemptor_ids();
+        for other in others.iter().filter(|other| **other != job.id && !but.contains(other)) {
             self.suppose(other, now_ms, &mut supposed);
         }
         for id in &self.ending {
@@ -433,6 +436,7 @@ impl Planner {
             return false;
         }
         let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));
+        jobs.retain(|other| !but.contains(&other.id));
         gone.extend(self.ending.iter().cloned());
         jobs.push(job);
         places.will_fit_without(&jobs, cluster, &gone)

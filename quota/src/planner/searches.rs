@@ -9,7 +9,7 @@ use super::state::Planner;
 use crate::ledger::{AdmittedJob, JobId, Ledger, State};
 use crate::places::{ClusterName, Places};
 use crate::plan::PlanLimits;
-use crate::queues::{ClassId, Queues, WaitingJob};
+use crate::queues::{Behind, ClassId, Queues, WaitingJob};
 use crate::tree::NodeId;
 use crate::victims::{Goal, Known, Lineups, Rights, Searched, rule_out, search};
 
@@ -59,8 +59,8 @@ impl Planner {
             for (id, class, front) in classes.iter().filter_map(|id| self.preempting(line, *id, round.now_ms))
             {
                 match class.missed.as_ref().filter(|missed| missed.version == self.version) {
-                    // It counts as started for all that follow.
-                    Some(missed) if missed.fits_behind => return false,
+                    // It counts as started for all that follow, or another one did for it.
+                    Some(missed) if !missed.in_any_order() => return false,
                     Some(_) => {}
                     None => open.push((id, *leaf, front.id.clone())),
                 }
@@ -78,7 +78,7 @@ impl Planner {
         for (class, leaf, id) in open {
             let Some((_, searched)) = round.ruled_out.remove(&class) else { continue };
             self.note_behind(&id, &searched, round.now_ms);
-            self.miss(class, leaf, searched, None);
+            self.miss(class, leaf, searched, None, &Behind::default());
         }
         true
     }

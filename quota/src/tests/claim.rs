@@ -326,6 +326,25 @@ fn a_job_with_a_claim_reclaims_once_it_is_inside_its_min() {
     assert_eq!(fleet.plan_at(3000), ["wide starts on east"]);
 }
 
+/// `a0` has left, and no report shows its places free yet: `wide` is inside its min now, and waits all the same.
+#[test]
+fn a_head_with_a_claim_blocks_its_queue_when_it_comes_inside_its_min() {
+    let mut fleet = Fleet::new("root 12-12; a 3-12 @max-bypass=0s; b 10-12", "east 5, far 3, west 4");
+    for (id, path, cores, cluster) in [("a0", "a", 3, "west"), ("b0", "b", 5, "east"), ("b2", "b", 3, "far")]
+    {
+        fleet.run(id, path, cores, 1, cluster);
+    }
+    fleet.planner.set_policy(leaf(fleet.planner.tree(), "a"), QueuePolicy::Block);
+    fleet.submit("wide", "a", 3, 1);
+    fleet.submit("next", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["wide waits: InsufficientQuotaInParent", "next waits: BehindHead wide"]);
+    fleet.submit("b1", "b", 1, 0);
+    assert_eq!(fleet.plan_at(1000), ["b1 starts on west", "wide claims east"]);
+    fleet.planner.release(&"a0".into());
+    assert_eq!(fleet.plan_at(2000), [""; 0]);
+    assert_eq!(fleet.plan_at(2001), [""; 0], "what is known is not told again");
+}
+
 #[test]
 fn a_firm_head_that_waits_for_a_min_held_by_others_leaves_the_claim_to_the_next() {
     let mut fleet = Fleet::new("root 9-9; a 2-9 @max-bypass=0s; b 0-9", "east 5");

@@ -110,3 +110,22 @@ fn an_edit_that_ends_a_claim_gives_it_no_new_time() {
     assert_eq!(claim.until_ms, 12 * MINUTE, "ten minutes after the first claim");
     assert_eq!(fleet.plan_at(12 * MINUTE)[0], "a-big gives up its claim on east");
 }
+
+/// `q` counts on `a-1`, which ends anyway; `b-1` is evicted for `p`. The smaller tree has room for one of the two.
+#[test]
+fn after_an_edit_those_go_last_for_whom_nobody_is_evicted() {
+    let mut fleet = Fleet::new("root 12-12; a 0-12; b 0-12; c 0-12", "any 1000");
+    for (id, path, priority) in [("a-1", "a", -1), ("b-1", "b", -1), ("c-1", "c", 0)] {
+        fleet.run(id, path, 4, priority, "any");
+    }
+    fleet.planner.ending(&"a-1".into());
+    fleet.submit("a-q", "a", 4, 0);
+    assert_eq!(fleet.plan(), ["a-q waits: WaitingForVictims a-1 in any"]);
+    fleet.submit("b-p", "b", 4, 0);
+    assert_eq!(fleet.plan(), ["b-p preempts b-1 (InQueuePriority) for any"]);
+    edit(&mut fleet, "root 8-8; a 0-12; b 0-12; c 0-12");
+    fleet.end("b-1");
+    assert_eq!(fleet.plan(), ["a-q waits: InsufficientQuotaInParent"]);
+    fleet.end("a-1");
+    assert_eq!(fleet.plan(), ["b-p starts on any"]);
+}

@@ -509,3 +509,58 @@ fn the_largest_share_goes_first_in_whatever_cluster() {
     fleet.submit("a0", "a", 4, 0);
     assert_eq!(fleet.plan(), ["a0 preempts h1 (Reclaim) for east"]);
 }
+
+/// What is left behind the victims of `p` is for one of `y` and `z`. `n` goes before `y` in their queue, and asks for so much
+/// that `z` goes before both: what was found for `y` when it went first holds no longer.
+#[test]
+fn who_fits_behind_others_is_asked_again_when_another_one_goes_first() {
+    let mut fleet = Fleet::new("root 10-10; a 0-10; b 0-10; c 0-10", "any 1000");
+    for (id, path, cores, priority) in
+        [("a1", "a", 4, -1), ("b1", "b", 2, -2), ("c1", "c", 1, -1), ("c2", "c", 3, 0)]
+    {
+        fleet.run(id, path, cores, priority, "any");
+    }
+    fleet.submit("p", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["p preempts a1 (InQueuePriority) for any"]);
+    fleet.submit("y", "b", 2, 0);
+    fleet.submit("z", "c", 2, 0);
+    assert_eq!(
+        fleet.plan_at(1),
+        ["y waits: InsufficientQuotaInParent", "z waits: InsufficientQuotaInParent"]
+    );
+    assert_eq!(fleet.plan_at(2), [""; 0], "y fits behind p");
+    fleet.submit("n", "b", 9, 1);
+    assert_eq!(fleet.plan_at(3), ["y preempts b1 (InQueuePriority) for any", "n waits: InsufficientQuota"]);
+}
+
+/// A victim of nobody any more uses its quota until it has ended, and what is left of the min beside it is for others.
+#[test]
+fn a_victim_that_nobody_waits_for_keeps_nobody_from_its_min() {
+    let mut fleet = Fleet::new("root 5-5; a 0-5; c 4-5", "any 1000");
+    fleet.run("c1", "c", 3, 0, "any");
+    fleet.run("a1", "a", 2, 0, "any");
+    fleet.now_ms = 10;
+    fleet.submit("h", "c", 3, 1);
+    assert_eq!(fleet.plan(), ["h preempts c1 (InQueuePriority) for any"]);
+    fleet.submit("j", "c", 1, 0);
+    assert_eq!(fleet.plan(), ["j waits: InsufficientQuotaInParent"], "c1 goes first when it waits again");
+    fleet.planner.remove(&"h".into());
+    assert_eq!(fleet.plan(), ["j waits: WaitingForVictims c1 in any"]);
+    fleet.end("c1");
+    fleet.submit("c1", "c", 3, 0);
+    assert_eq!(fleet.plan(), ["j starts on any", "c1 preempts a1 (Reclaim) for any"]);
+}
+
+#[test]
+fn who_was_promised_its_start_keeps_it_for_a_moment_and_gives_way_to_a_min_then() {
+    let mut fleet = Fleet::new("root 4-4; a 2-4; c 0-4", "any 1000");
+    fleet.run("c1", "c", 3, 0, "any");
+    fleet.run("a1", "a", 1, 0, "any");
+    fleet.submit("h", "c", 3, 1);
+    assert_eq!(fleet.plan(), ["h preempts c1 (InQueuePriority) for any"]);
+    fleet.submit("j", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["j waits: InsufficientQuotaInParent"]);
+    fleet.end("c1");
+    assert_eq!(fleet.plan_at(10), ["h starts on any"]);
+    assert_eq!(fleet.plan_at(11), ["j preempts h (Reclaim) for any"]);
+}
