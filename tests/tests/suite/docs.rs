@@ -60,6 +60,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ),
     ("docs/portal.md", "fleet portal", "runs until it is stopped; tests/tests/suite/portal.rs drives it"),
     ("docs/portal.md", "curl", "needs a portal that runs; portal/tests/api.rs calls every route"),
+    (
+        "docs/pai.md",
+        "curl -X POST",
+        "needs a portal with users; portal/tests/users.rs makes users and signs them in",
+    ),
     ("docs/pai.md", "fleet portal", "runs until it is stopped, and needs a token; cli/tests start it"),
     ("docs/operations.md", "etcdutl snapshot restore", "needs etcd and a backup"),
     ("docs/operations.md", "fleet crds --hub    |", "needs real clusters to upgrade"),
