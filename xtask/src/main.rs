@@ -237,8 +237,5 @@ fn format_of_plugins() -> anyhow::Result<()> {
 }
 
 fn nextest_is_here() -> bool {
-    cargo::command()
-        .args(["nextest", "--version"])
-        .output()
-        .is_ok_and(|output| output.status.success())
+    cargo::command().args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success())
 }
