@@ -50,6 +50,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/operations.md", "helm template", "needs helm and a real member"),
     ("docs/operations.md", "fleet unjoin --force", "needs a dead cluster, which takes 70 s to be lost"),
     ("docs/pai.md", "fleet pai submit", "cli/tests and the suite pai run these commands against a fleet"),
+    (
+        "docs/virtual-clusters.md",
+        "fleet up --members 1 --node-names",
+        "runs until it is stopped; the suite vc_lab takes these steps",
+    ),
     ("docs/virtual-clusters.md", "fleet vc apply", "needs a cluster with the nodes that the file names"),
     ("docs/virtual-clusters.md", "fleet simulate --trace", "the trace is not part of this repository"),
     ("docs/virtual-clusters.md", "kubectl get queue", "needs virtual clusters with jobs"),
