@@ -325,8 +325,8 @@ async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String
     let works = leaving::let_go_of_finished(hub, name).await?;
     if !works.is_empty() {
         bail!(
-            "cluster {name:?} still has {} objects of the fleet: {}. `fleet drain {name}` moves jobs and other objects \
-             elsewhere; what cannot run elsewhere is removed when you delete it on the hub; what is being removed is \
+            "cluster {name:?} still has {} objects of the fleet: {}. `fleet drain {name}` moves jobs elsewhere and \
+             takes other objects off; what no other cluster admits waits on the hub for one; what is being removed is \
              gone when its agent has answered; --force ends all of them if the cluster is dead",
             works.len(),
             leaving::objects(&works)

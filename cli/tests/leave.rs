@@ -79,7 +79,7 @@ async fn two_members_leave_with_a_deployment_and_a_config_map_in_one() {
     says(
         &refused,
         false,
-        &["\"east\" still has 2 objects", both[0], both[1], "when you delete it on the hub"],
+        &["\"east\" still has 2 objects", both[0], both[1], "waits on the hub for one"],
     );
     let planned = run(&["drain", "east", "west", "--dry-run"]);
     says(&planned, true, &[both[0], both[1], "0 jobs would move off east", "0 jobs would move off west"]);

@@ -258,6 +258,7 @@ impl Works {
             let message = format!("{id} appeared and was deleted meanwhile; retrying");
             return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
         };
+        self.state().late.seen(&id);
         let wanted = if ordinal == 0 { templates::as_made(wanted, &live) } else { wanted };
         self.settle(work, ordinal, &wanted, &id, live).await
     }

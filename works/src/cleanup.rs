@@ -46,6 +46,10 @@ impl Works {
             if waits && !mutation::is_on(Mutation::FinalizerTooEarly) {
                 return Ok(Next::Wait);
             }
+            let governed = work.spec.workload.manifests.first().map(ObjectId::of_manifest);
+            if let Some(left) = governed.and_then(|id| self.state().late.left(&id)) {
+                return Ok(Next::After(left));
+            }
             for manifest in work.spec.workload.manifests.iter().skip(1) {
                 let id = ObjectId::of_manifest(manifest);
                 if let Some(live) = self.object(&id).await? {
@@ -78,6 +82,9 @@ impl Works {
         let uid = work.spec.binding.uid.as_str();
         let live = self.object(&id).await?;
         let is_ours = |live: &Arc<DynamicObject>| is_managed(live) && bindings_of(live).contains(uid);
+        if live.as_ref().is_some_and(is_ours) {
+            self.state().late.seen(&id);
+        }
         match live.filter(is_ours) {
             Some(live) if kind_of(manifest).is_job() => self.remove_run(&id, &live).await,
             Some(live) => self.release(&id, &live, &|gone| gone == uid).await,

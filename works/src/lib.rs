@@ -14,6 +14,7 @@ mod fence;
 mod handles;
 mod inject;
 mod keys;
+mod late;
 mod marks;
 mod member;
 mod pod_templates;

@@ -101,14 +101,16 @@ impl Works {
             serde_json::to_vec(&object).map_err(|error| CallError::Api(kube::Error::SerdeError(error)))?;
         let path = Request::new(api.resource_url());
         let create = || self.written(As::Account, &id.namespace, path.create(&params, body.clone()));
-        let created: DynamicObject = match create().await {
-            Err(error) if error.is_not_found() && !id.namespace.is_empty() => {
-                self.create_namespace(&id.namespace).await?;
-                create().await?
-            }
-            answer => answer?,
-        };
-        let created = Arc::new(created);
+        let mut answer: Result<DynamicObject, CallError> = create().await;
+        if answer.as_ref().is_err_and(CallError::is_not_found) && !id.namespace.is_empty() {
+            self.create_namespace(&id.namespace).await?;
+            answer = create().await;
+        }
+        if answer.as_ref().is_err_and(|error| error.code().is_none()) {
+            self.state().late.gave_up(id);
+        }
+        let created = Arc::new(answer?);
+        self.state().late.made(id);
         self.keep(id, created.clone());
         Ok(created)
     }

@@ -111,6 +111,12 @@ pub(crate) fn is_unreported(work: &Work) -> bool {
     work.status.as_ref().is_none_or(|status| status.conditions.is_empty())
 }
 
+/// Whether it was reported that the member has all of the Work's objects.
+pub(crate) fn is_applied(work: &Work) -> bool {
+    let conditions = work.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    conditions.iter().any(|condition| condition.type_ == APPLIED && condition.status == "True")
+}
+
 /// Whether the end of this Work's run has been reported for its epoch.
 pub(crate) fn has_ended(work: &Work) -> bool {
     let Some(status) = &work.status else { return false };

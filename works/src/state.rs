@@ -20,7 +20,9 @@ use tokio::time::Instant;
 use crate::{
     epochs::Epoch,
     keys::{Key, KindId, ObjectId},
+    late::LateCreates,
     marks::{bindings_of, epoch_of, is_fenced_level},
+    report::is_applied,
 };
 use fleet_agent_ground::{Pod, Turn, check, controller_of, is_same_but_status, key_of, take};
 
@@ -52,6 +54,9 @@ pub(crate) struct State {
     emptied: BTreeMap<String, i64>,
     /// Patches without a visible effect; not sent again.
     settled: BTreeMap<ObjectId, String>,
+    pub late: LateCreates,
+    /// The newest term for which an earlier process may have sent anything.
+    pub earlier_term: i64,
 }
 
 #[derive(Debug)]
@@ -95,7 +100,9 @@ impl State {
         let turns = take(&mut self.works, change);
         let mut keys = self.turn_works(turns);
         if is_listing {
-            self.works_synced = true;
+            if !std::mem::replace(&mut self.works_synced, true) {
+                self.doubt_earlier_creates();
+            }
             keys.extend(self.leftovers());
         }
         keys
@@ -110,6 +117,16 @@ impl State {
     pub fn check_works(&mut self, listing: Listing<Work>) -> Vec<Key> {
         let turns = check(&mut self.works, listing);
         self.turn_works(turns)
+    }
+
+    /// An earlier process may have sent creates that were not answered: a term is stored before anything is done for it.
+    fn doubt_earlier_creates(&mut self) {
+        let is_earlier = |work: &Work| work.spec.term.is_some_and(|term| term <= self.earlier_term);
+        for work in self.works.values().filter(|work| is_earlier(work) && !is_applied(work)) {
+            if let Some(manifest) = work.spec.workload.manifests.first() {
+                self.late.gave_up(&ObjectId::of_manifest(manifest));
+            }
+        }
     }
 
     fn turn_works(&mut self, turns: Vec<Turn<Work>>) -> Vec<Key> {

@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use crate::{Handles, Settings};
 
 mod ends;
+mod late;
 mod unseen;
 
 /// The room over two servers.

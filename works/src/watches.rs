@@ -43,6 +43,7 @@ impl Works {
             match loaded.await {
                 Ok(epochs) => {
                     let mut state = self.state();
+                    state.earlier_term = self.handles.terms.newest();
                     for (uid, epoch) in epochs {
                         state.see_epoch(&uid, epoch);
                     }
