@@ -118,6 +118,14 @@ impl World {
         self.object(&entry.kind, &key).filter(|object| object.uid == reference.uid)
     }
 
+    /// Whether the object of a binding is gone or about to be. Nothing is known of kinds that are not listed yet.
+    pub fn is_going(&self, entry: &BindingEntry) -> bool {
+        match self.bound_object(entry) {
+            Some(object) => object.deleting,
+            None => self.objects.contains_key(&entry.kind),
+        }
+    }
+
     /// Key of the binding of an object, existing or future. A binding with a name of an earlier version keeps
     /// it: under a new name the job would run a second time.
     pub fn binding_key(&self, kind: &KindRef, (namespace, name): &Key) -> Key {

@@ -33,14 +33,14 @@ impl Scheduler {
     pub(super) fn job(&mut self, world: &World, intents: &Intents, key: &Key, now: Timestamp) -> Option<Job> {
         let entry = world.bindings.get(key).filter(|entry| entry.is_gang())?;
         let object = world.bound_object(entry);
-        let goes = object.is_none_or(|object| object.deleting);
+        let goes = world.is_going(entry);
         let is_over = goes || (entry.is_finished() && !mutation::is_on(Mutation::QuotaKept));
         if is_over && !runs_on(world, key, entry, goes) {
             return None;
         }
         let stand = self.stand(world, key, entry);
-        // An ended job gets nothing new.
-        if is_over && stand == Stand::Waits {
+        // An ended job gets nothing new, nor one whose object is not known yet.
+        if (is_over || object.is_none()) && stand == Stand::Waits {
             return None;
         }
         let empty = BTreeMap::new();
@@ -185,9 +185,7 @@ impl Scheduler {
                 counted,
                 nodes: status.map(|status| status.nodes.clone()).unwrap_or_default(),
                 ending: entry.is_bound()
-                    && (entry.is_given_up()
-                        || entry.is_finished()
-                        || world.bound_object(entry).is_none_or(|object| object.deleting)),
+                    && (entry.is_given_up() || entry.is_finished() || world.is_going(entry)),
                 lingers: entry.is_bound()
                     && entry.is_finished()
                     && world.works_of(key).any(|(_, work)| dispatch::lingers(world, entry, work)),
