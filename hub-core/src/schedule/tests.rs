@@ -483,7 +483,9 @@ fn a_bound_job_counts_before_its_kind_is_listed() {
     let mut stage = Stage::new();
     stage.submit("first");
     let asked = only(stage.pass());
-    stage.start("first", &asked);
+    let (_, work) = stage.start("first", &asked);
+    // The controller died between the bind and the Work.
+    stage.observe(Observation::Work(Change::Delete(read(work))));
     stage.submit("second");
     let kind = kinds::known("batch/v1", "Job").expect("a kind");
     stage.world.objects.remove(&kind);
