@@ -1,6 +1,5 @@
 //! The arguments of every command, as clap reads them.
 
-mod common;
 pub mod pai;
 mod portal;
 pub mod sim;
@@ -11,9 +10,9 @@ pub mod volcano;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use fleet_cli_ground::args::{Connect, Listing, Namespaces, Scope, Shown, Targets};
 use fleet_kubesim::RunTime;
 
-pub use common::{Connect, Format, Listing, Namespaces, Scope, Shown, Targets};
 pub use portal::{PortalArgs, PortalCommand};
 pub use up::UpArgs;
 

@@ -1,19 +1,19 @@
 //! `fleet clusters`: the members with their used resources.
 
 use fleet_api::{Cluster, cluster::CORDON_TAINT};
+use fleet_cli_ground::{
+    age,
+    answer::Answer,
+    connect::Hub,
+    listing::{self, List},
+    members,
+};
 use fleet_resources::quantity;
 use fleet_views::amounts::short;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::{
-    age,
-    answer::Answer,
-    args::ClustersArgs,
-    connect::Hub,
-    listing::{self, List},
-    members,
-};
+use crate::args::ClustersArgs;
 use fleet_console::progress::Progress;
 
 const GPU: &str = "nvidia.com/gpu";

@@ -3,9 +3,10 @@
 
 use anyhow::bail;
 use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
+use fleet_cli_ground::{answer::Answer, connect::Hub, members::cluster_path};
 use serde_json::{Value, json};
 
-use crate::{answer::Answer, args::CordonArgs, connect::Hub, members::cluster_path};
+use crate::args::CordonArgs;
 
 /// Attempts if others write the Cluster at the same time.
 const TRIES: usize = 5;

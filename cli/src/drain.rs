@@ -6,16 +6,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
+use fleet_cli_ground::{age, answer::Answer, connect::Hub, members::cluster_path};
 use jiff::Timestamp;
 
 use crate::{
-    age,
-    answer::Answer,
     args::DrainArgs,
-    connect::Hub,
     cordon,
     leaving::{self, Run},
-    members::cluster_path,
 };
 use fleet_console::table::Table;
 

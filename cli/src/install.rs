@@ -12,9 +12,8 @@ use fleet_api::{
     access::{self, BOOTSTRAP, CLAIM},
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
+use fleet_cli_ground::{apply, server::Server};
 use serde_json::{Value, json};
-
-use crate::{apply, server::Server};
 
 /// Name of all objects of the agent in its member.
 pub const AGENT: &str = "fleet-member-agent";

@@ -15,18 +15,21 @@ use fleet_api::{
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
 use fleet_apiserver::private;
+use fleet_cli_ground::{
+    answer::Answer,
+    apply,
+    args::Connect,
+    connect::{self, Hub},
+    members::{self, cluster_path},
+    output,
+    server::Server,
+};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::Answer,
-    apply,
-    args::{Connect, JoinArgs, UnjoinArgs},
-    connect::{self, Hub},
+    args::{JoinArgs, UnjoinArgs},
     cordon, install, leaving,
-    members::{self, cluster_path},
-    output,
-    server::Server,
 };
 use fleet_console::progress::Progress;
 

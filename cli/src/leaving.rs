@@ -6,15 +6,15 @@ use std::{
 };
 
 use fleet_api::{ResourceBinding, Work, names::cluster_namespace};
+use fleet_cli_ground::{
+    connect::Hub,
+    members::cluster_path,
+    server::{AskError, Selectors},
+};
 use fleet_hub_core::{binding::BindingEntry, drain};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
-
-use crate::{
-    connect::Hub,
-    server::{AskError, Selectors},
-};
 
 const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/resourcebindings";
 /// Limit for objects without a gang to leave once no gang is left.
@@ -210,7 +210,7 @@ pub async fn follow(
 }
 
 async fn is_written_off(hub: &Hub, cluster: &str) -> anyhow::Result<bool> {
-    let object = hub.server.object(&crate::members::cluster_path(cluster)).await?;
+    let object = hub.server.object(&cluster_path(cluster)).await?;
     let taints = object["spec"]["taints"].as_array();
     Ok(taints.into_iter().flatten().any(|taint| taint["key"] == fleet_api::cluster::GONE_TAINT))
 }

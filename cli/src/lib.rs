@@ -4,21 +4,16 @@
 //! Query commands return an [`Answer`], so that the demo and tests can run them too. Deliberately absent:
 //! decisions about jobs. This crate only prints, starts processes, and writes what users request.
 
-mod age;
-mod answer;
 mod apiserver;
-mod apply;
 mod args;
 mod audit;
 mod bench;
 mod clusters;
-mod columns;
 mod complete;
-mod connect;
 mod cordon;
+mod crds;
 mod demo;
 mod describe;
-mod discovery;
 mod doctor;
 mod drain;
 mod explain;
@@ -26,17 +21,13 @@ mod get;
 mod install;
 mod join;
 mod leaving;
-mod listing;
-mod members;
 mod names;
-mod output;
 mod pai;
 mod plays;
 mod plugins;
 mod portal;
 mod queue;
 mod reference;
-mod server;
 mod sim;
 mod simulate;
 mod status;
@@ -48,8 +39,8 @@ use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use fleet_cli_ground::{answer::Answer, args::Connect};
 
-pub use answer::Answer;
 pub use names::{OWN_NAME, VCCTL};
 pub use reference::reference;
 
@@ -72,7 +63,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             if let args::volcano::Command::Version = vcctl.command {
                 return volcano::version().print();
             }
-            let connect = args::Connect {
+            let connect = Connect {
                 kubeconfig: vcctl.kubeconfig,
                 context: None,
                 request_timeout: None,
@@ -170,7 +161,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,
         Command::Drain(args) => drain::run(&connect.hub().await?, &args).await?,
-        Command::Crds(args) => output::definitions(&args)?,
+        Command::Crds(args) => crds::run(&args)?,
         Command::Plugins(args) => plugins::run(&args)?,
         Command::Version => Answer::text(format!("fleet {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Completion { shell } => {

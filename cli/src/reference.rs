@@ -5,8 +5,9 @@ use std::{fs, path::Path};
 
 use anyhow::Context;
 use clap::CommandFactory;
+use fleet_cli_ground::answer::Answer;
 
-use crate::{answer::Answer, args, names};
+use crate::{args, names};
 
 /// Every command's help, as one Markdown page. Options of every command are listed once, at the top.
 pub fn reference() -> String {

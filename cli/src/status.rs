@@ -8,18 +8,18 @@ use fleet_api::{
     cluster::CORDON_TAINT,
     names::{LEASE_NAME, cluster_namespace},
 };
+use fleet_cli_ground::{
+    answer::Answer,
+    connect::Hub,
+    listing::{self, Layout, List},
+    members,
+};
 use fleet_views::age::human;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    answer::Answer,
-    args::StatusArgs,
-    connect::Hub,
-    listing::{self, Layout, List},
-    members,
-};
+use crate::args::StatusArgs;
 use fleet_console::progress::Progress;
 
 /// Clock differences above this are reported: fencing tolerates ten seconds between two machines.

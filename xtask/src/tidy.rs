@@ -123,6 +123,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-metrics",
         ],
     ),
+    ("fleet-cli-ground", &["fleet-console", "fleet-views", "fleet-api", "fleet-kubesim", "fleet-openpai"]),
     ("fleet-watchdog", &[]),
     ("fleet-metrics", &["fleet-resources"]),
     (

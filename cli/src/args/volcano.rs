@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use super::common::{Listing, Namespaces, Scope};
+use fleet_cli_ground::args::{Listing, Namespaces, Scope};
 
 /// Volcano's command line for Fleet's members: jobs, queues, pods, templates and flows.
 #[derive(Debug, Parser)]

@@ -8,6 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use fleet_cli_ground::{
+    apply,
+    server::{HUB_PATIENCE, Server},
+};
 use fleet_kubesim::LocalFleet;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
@@ -19,10 +23,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::measured::{Finding, percentile};
-use crate::{
-    apply,
-    server::{HUB_PATIENCE, Server},
-};
 
 const NAMESPACE: &str = "default";
 const LATENCY_WITHIN: Duration = Duration::from_secs(20);

@@ -12,15 +12,12 @@ mod size;
 
 use std::process::ExitCode;
 
+use fleet_cli_ground::{answer::Answer, output};
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 
 use measured::{Finding, READY_WITHIN, say};
 
-use crate::{
-    answer::Answer,
-    args::{BenchArgs, Measure},
-    output,
-};
+use crate::args::{BenchArgs, Measure};
 use fleet_console::table::Table;
 
 /// Nodes of each member while throughput is measured.

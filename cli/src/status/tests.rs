@@ -1,7 +1,7 @@
+use fleet_cli_ground::{args::Listing, output::Headers};
 use serde_json::json;
 
 use super::*;
-use crate::{args::Listing, output::Headers};
 use fleet_console::terminal;
 
 fn at(text: &str) -> Timestamp {

@@ -1,16 +1,16 @@
 //! `jobflow` and `jobtemplate`: `create|list|get|describe|delete`.
 
-use serde_json::Value;
-
-use super::{Kind, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text};
-use crate::args::volcano::FlowCommand;
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
     columns,
     connect::Hub,
     listing::{self, List},
     output,
 };
+use serde_json::Value;
+
+use super::{Kind, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text};
+use crate::args::volcano::FlowCommand;
 
 const API_VERSION: &str = "flow.volcano.sh/v1alpha1";
 

@@ -1,13 +1,6 @@
 //! `job run|list|view|suspend|resume|delete`.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-use super::{
-    COMMANDS, JOBS, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text,
-};
-use crate::args::volcano::{JobCommand, ListArgs, NamedArgs, RunArgs};
-use crate::{
+use fleet_cli_ground::{
     age,
     answer::Answer,
     columns,
@@ -16,6 +9,13 @@ use crate::{
     output,
     server::Selectors,
 };
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    COMMANDS, JOBS, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text,
+};
+use crate::args::volcano::{JobCommand, ListArgs, NamedArgs, RunArgs};
 
 const API_VERSION: &str = "batch.volcano.sh/v1alpha1";
 /// Its only task, when the job is not read from a file.

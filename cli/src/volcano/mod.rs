@@ -12,16 +12,17 @@ mod queues;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
-
-use crate::args::{Scope, volcano::Command};
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
+    args::Scope,
     columns,
     connect::Hub,
     listing::{Layout, List},
     server::{AskError, Selectors},
 };
+use serde_json::Value;
+
+use crate::args::volcano::Command;
 
 const JOBS: Kind = Kind { group: "batch.volcano.sh/v1alpha1", plural: "jobs", namespaced: true };
 const QUEUES: Kind = Kind { group: "scheduling.volcano.sh/v1beta1", plural: "queues", namespaced: false };

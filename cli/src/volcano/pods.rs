@@ -1,16 +1,17 @@
 //! `podgroup list` and `pod list`.
 
-use serde_json::Value;
-
-use super::{Kind, POD_GROUPS, day, list, listed, name, number, table, text};
-use crate::args::volcano::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs};
-use crate::{
+use fleet_cli_ground::{
+    age,
     answer::Answer,
     columns,
     connect::Hub,
     listing::{self, List},
     server::Selectors,
 };
+use serde_json::Value;
+
+use super::{Kind, POD_GROUPS, day, list, listed, name, number, table, text};
+use crate::args::volcano::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs};
 
 const GROUP_COLUMNS: [columns::Column; 8] = [
     ("Name", 0),
@@ -80,7 +81,7 @@ fn pod_list(pods: &[Value], all_namespaces: bool) -> anyhow::Result<List> {
             format!("{ready}/{containers}"),
             text(&pod["status"]["phase"], "Pending").to_owned(),
             restarts.to_string(),
-            crate::age::of(pod, jiff::Timestamp::now()),
+            age::of(pod, jiff::Timestamp::now()),
             text(&pod["metadata"]["labels"]["volcano.sh/job-name"], "").to_owned(),
             text(&pod["spec"]["nodeName"], "").to_owned(),
         ]

@@ -1,14 +1,14 @@
 //! `queue create|get|list|operate|delete`.
 
-use serde_json::{Value, json};
-
-use super::{COMMANDS, QUEUES, get, known, list, name, number, table, text};
-use crate::args::volcano::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
     connect::Hub,
     listing::{self, List},
 };
+use serde_json::{Value, json};
+
+use super::{COMMANDS, QUEUES, get, known, list, name, number, table, text};
+use crate::args::volcano::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
 
 const API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
 /// Queues have no namespace; their Commands are in this one.

@@ -18,6 +18,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use fleet_api::{ResourceBinding, names};
+use fleet_cli_ground::{
+    answer::Answer,
+    apply, output,
+    server::{HUB_PATIENCE, Server},
+};
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
@@ -29,13 +34,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::measured::{READY_WITHIN, cpu_s, peak_mib, percentile, say};
-use crate::{
-    answer::Answer,
-    apply,
-    args::{BenchArgs, Shape},
-    output,
-    server::{HUB_PATIENCE, Server},
-};
+use crate::args::{BenchArgs, Shape};
 use clock::{Sighting, watch};
 use fleet_console::table::Table;
 use ideal::ideal;

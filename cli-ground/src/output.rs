@@ -1,13 +1,9 @@
 //! Prints objects as YAML, JSON and names, like kubectl.
 
 use anyhow::Context;
-use fleet_api::crds::{self, Side};
 use serde_json::{Value, json};
 
-use crate::{
-    answer::Answer,
-    args::{CrdsArgs, Format, Listing},
-};
+use crate::args::{Format, Listing};
 use fleet_console::{
     jsonpath::{self, Template},
     table::Table,
@@ -134,13 +130,4 @@ fn sorted(value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         other => other.clone(),
     }
-}
-
-/// `fleet crds`.
-///
-/// # Errors
-/// The definitions cannot be written.
-pub fn definitions(args: &CrdsArgs) -> anyhow::Result<Answer> {
-    let side = if args.hub { Side::Hub } else { Side::Member };
-    Ok(Answer::text(crds::yaml(side)?))
 }
