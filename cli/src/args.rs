@@ -5,12 +5,12 @@ mod portal;
 pub mod sim;
 mod up;
 pub mod vc;
-pub mod volcano;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_cli_ground::args::{Connect, Listing, Namespaces, Scope, Shown, Targets};
+use fleet_cli_volcano::args as volcano;
 use fleet_kubesim::RunTime;
 
 pub use portal::{PortalArgs, PortalCommand};

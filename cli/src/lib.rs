@@ -33,13 +33,13 @@ mod simulate;
 mod status;
 mod up;
 mod vc;
-mod volcano;
 
 use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use fleet_cli_ground::{answer::Answer, args::Connect};
+use fleet_cli_volcano as volcano;
 
 pub use names::{OWN_NAME, VCCTL};
 pub use reference::reference;
@@ -58,9 +58,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         start(async move { Answer::text(complete::run(&words).await).print() })
     } else if called == VCCTL {
-        let vcctl = args::volcano::Vcctl::parse_from(arguments);
+        let vcctl = volcano::args::Vcctl::parse_from(arguments);
         start(async move {
-            if let args::volcano::Command::Version = vcctl.command {
+            if let volcano::args::Command::Version = vcctl.command {
                 return volcano::version().print();
             }
             let connect = Connect {

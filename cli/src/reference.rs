@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 use anyhow::Context;
 use clap::CommandFactory;
 use fleet_cli_ground::answer::Answer;
+use fleet_cli_volcano::args::Vcctl;
 
 use crate::{args, names};
 
@@ -18,7 +19,7 @@ pub fn reference() -> String {
          it belongs to: [fleet](#fleet), [vcctl](#vcctl).\n",
     );
     add(&mut page, args::command("fleet"));
-    add(&mut page, args::volcano::Vcctl::command());
+    add(&mut page, Vcctl::command());
     page
 }
 

@@ -124,6 +124,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("fleet-cli-ground", &["fleet-console", "fleet-views", "fleet-api", "fleet-kubesim", "fleet-openpai"]),
+    ("fleet-cli-volcano", &["fleet-resources", "fleet-api", "fleet-cli-ground"]),
     ("fleet-watchdog", &[]),
     ("fleet-metrics", &["fleet-resources"]),
     (

@@ -11,7 +11,7 @@ use fleet_cli_ground::{
 use serde_json::Value;
 
 use super::{Kind, POD_GROUPS, day, list, listed, name, number, table, text};
-use crate::args::volcano::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs};
+use crate::args::{PodCommand, PodGroupCommand, PodGroupListArgs, PodListArgs};
 
 const GROUP_COLUMNS: [columns::Column; 8] = [
     ("Name", 0),

@@ -10,7 +10,7 @@ use fleet_cli_ground::{
 use serde_json::Value;
 
 use super::{Kind, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text};
-use crate::args::volcano::FlowCommand;
+use crate::args::FlowCommand;
 
 const API_VERSION: &str = "flow.volcano.sh/v1alpha1";
 

@@ -8,7 +8,7 @@ use fleet_cli_ground::{
 use serde_json::{Value, json};
 
 use super::{COMMANDS, QUEUES, get, known, list, name, number, table, text};
-use crate::args::volcano::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
+use crate::args::{QueueAction, QueueCommand, QueueCreateArgs, QueueOperateArgs, State};
 
 const API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
 /// Queues have no namespace; their Commands are in this one.

@@ -4,6 +4,7 @@
 //! They query the cluster of the kubeconfig: jobs are on a hub and in members, queues, PodGroups and flows in
 //! members only. Deliberately absent: validation of jobs; the API server's answers are passed on.
 
+pub mod args;
 mod flows;
 mod jobs;
 mod pods;
@@ -22,7 +23,7 @@ use fleet_cli_ground::{
 };
 use serde_json::Value;
 
-use crate::args::volcano::Command;
+use args::Command;
 
 const JOBS: Kind = Kind { group: "batch.volcano.sh/v1alpha1", plural: "jobs", namespaced: true };
 const QUEUES: Kind = Kind { group: "scheduling.volcano.sh/v1beta1", plural: "queues", namespaced: false };

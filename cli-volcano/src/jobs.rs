@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{
     COMMANDS, JOBS, day, get, known, list, manifests, name, namespace, number, object_namespace, table, text,
 };
-use crate::args::volcano::{JobCommand, ListArgs, NamedArgs, RunArgs};
+use crate::args::{JobCommand, ListArgs, NamedArgs, RunArgs};
 
 const API_VERSION: &str = "batch.volcano.sh/v1alpha1";
 /// Its only task, when the job is not read from a file.
