@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use fleet_cli_clusters::{args::ClustersArgs, clusters};
 use fleet_cli_ground::{
     answer::Answer,
     apply,
@@ -21,8 +22,8 @@ use fleet_kubesim::{FleetSpec, Listen, LocalFleet};
 use serde_json::Value;
 
 use crate::{
-    args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, QueueArgs},
-    clusters, describe, get, plays, queue,
+    args::{DemoArgs, DescribeArgs, GetArgs, QueueArgs},
+    describe, get, plays, queue,
 };
 use fleet_console::progress::Progress;
 

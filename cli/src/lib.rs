@@ -8,19 +8,13 @@ mod apiserver;
 mod args;
 mod audit;
 mod bench;
-mod clusters;
 mod complete;
-mod cordon;
 mod crds;
 mod demo;
 mod describe;
 mod doctor;
-mod drain;
 mod explain;
 mod get;
-mod install;
-mod join;
-mod leaving;
 mod names;
 mod pai;
 mod plays;
@@ -30,7 +24,6 @@ mod queue;
 mod reference;
 mod sim;
 mod simulate;
-mod status;
 mod up;
 mod vc;
 
@@ -38,6 +31,7 @@ use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use fleet_cli_clusters::{clusters, cordon, drain, join, status};
 use fleet_cli_ground::{answer::Answer, args::Connect};
 use fleet_cli_volcano as volcano;
 

@@ -124,6 +124,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("fleet-cli-ground", &["fleet-console", "fleet-views", "fleet-api", "fleet-kubesim", "fleet-openpai"]),
+    (
+        "fleet-cli-clusters",
+        &[
+            "fleet-resources",
+            "fleet-console",
+            "fleet-views",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-hub-core",
+            "fleet-cli-ground",
+        ],
+    ),
     ("fleet-cli-volcano", &["fleet-resources", "fleet-api", "fleet-cli-ground"]),
     ("fleet-watchdog", &[]),
     ("fleet-metrics", &["fleet-resources"]),
