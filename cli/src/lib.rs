@@ -1,4 +1,5 @@
-//! The command line of Fleet, one module per command.
+//! The command line of Fleet, one module per command. The commands over member clusters, those for Volcano's objects
+//! and `fleet bench` are rooms of their own.
 //!
 //! Inputs: arguments, a kubeconfig of the hub, and for `up`, `demo` and `bench` a fleet in this process.
 //! Query commands return an [`Answer`], so that the demo and tests can run them too. Deliberately absent:
@@ -7,7 +8,6 @@
 mod apiserver;
 mod args;
 mod audit;
-mod bench;
 mod complete;
 mod crds;
 mod demo;
@@ -31,6 +31,7 @@ use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use fleet_bench as bench;
 use fleet_cli_clusters::{clusters, cordon, drain, join, status};
 use fleet_cli_ground::{answer::Answer, args::Connect};
 use fleet_cli_volcano as volcano;

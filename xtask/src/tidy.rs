@@ -137,6 +137,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("fleet-cli-volcano", &["fleet-resources", "fleet-api", "fleet-cli-ground"]),
+    (
+        "fleet-bench",
+        &[
+            "fleet-resources",
+            "fleet-placement",
+            "fleet-scheduler",
+            "fleet-console",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-kubesim",
+            "fleet-cli-ground",
+            "member-agent",
+        ],
+    ),
     ("fleet-watchdog", &[]),
     ("fleet-metrics", &["fleet-resources"]),
     (

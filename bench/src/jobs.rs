@@ -141,9 +141,8 @@ async fn prepare(fleet: &LocalFleet) -> anyhow::Result<()> {
     let tree = json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
         "metadata": {"name": "bench", "namespace": "kube-system"},
         "spec": {"root": {"name": "root", "children": [{"name": "bench", "namespaces": [NAMESPACE]}]}}});
-    let policy: Value = fleet_api::yaml::read(include_str!(
-        "../../../examples/walkthrough/propagationpolicy-gang-queued.yaml"
-    ))?;
+    let policy: Value =
+        fleet_api::yaml::read(include_str!("../../examples/walkthrough/propagationpolicy-gang-queued.yaml"))?;
     apply::apply_all(&server, NAMESPACE, &[tree, policy]).await?;
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(super) fn ideal(plan: &Plan) -> Ideal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::Shape, bench::queue::plan};
+    use crate::{args::Shape, queue::plan};
 
     #[test]
     fn the_ideal_is_what_the_work_takes() {

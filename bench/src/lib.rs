@@ -3,6 +3,7 @@
 //! Inputs are fixed; targets are printed beside the measurements. Deliberately absent: pass and fail, because
 //! a time on one machine is no test.
 
+pub mod args;
 mod jobs;
 mod measured;
 mod planner_rows;
@@ -15,10 +16,9 @@ use std::process::ExitCode;
 use fleet_cli_ground::{answer::Answer, output};
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 
-use measured::{Finding, READY_WITHIN, say};
-
-use crate::args::{BenchArgs, Measure};
+use args::{BenchArgs, Measure};
 use fleet_console::table::Table;
+use measured::{Finding, READY_WITHIN, say};
 
 /// Nodes of each member while throughput is measured.
 const MANY_NODES: usize = 50;
