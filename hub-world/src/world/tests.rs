@@ -85,20 +85,6 @@ fn a_restored_hub_waits_for_the_agents_that_knew_it_before() {
     assert!(world.unsorted_clusters().is_empty(), "it was taken out");
 }
 
-/// A member may write any number on its lease; times are added to it.
-#[test]
-fn what_a_lease_asks_for_is_bounded() {
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "spec": {"leaseDurationSeconds": i32::MAX},
-        "metadata": {"namespace": names::cluster_namespace("east"), "name": names::LEASE_NAME, "uid": "u",
-            "annotations": {names::FENCE_GRACE_ANNOTATION: u64::MAX.to_string()}}});
-    let lease = kept::read_lease(&serde_json::from_value(lease).expect("a lease"));
-    let clock = crate::cluster::LeaseClock::new(core::time::Duration::from_secs(5));
-    let options = crate::options::Options::default();
-    let lost_at = clock.lost_at("east", Some(&lease), &options);
-    assert!(lost_at <= 3 * kept::LONGEST_SAID, "{lost_at:?}");
-}
-
 /// One tenant's policies and objects mark nothing of another tenant, and policies are judged again only because of
 /// objects that they select.
 #[test]

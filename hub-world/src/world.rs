@@ -26,7 +26,7 @@ use fleet_quota::QuotaTree;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 
-pub use kept::{AgentLease, Key, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
+pub use kept::{AgentLease, Key, LONGEST_SAID, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
 use mirrors::Mirrors;
 
 /// Something to reconcile.

@@ -156,7 +156,7 @@ impl BindingEntry {
 }
 
 /// See [`BindingEntry::is_gang`].
-pub(crate) fn is_gang(workload: WorkloadKind, placement: &Placement) -> bool {
+pub fn is_gang(workload: WorkloadKind, placement: &Placement) -> bool {
     let copied = placement
         .replica_scheduling
         .as_ref()
