@@ -1,19 +1,20 @@
 //! The arguments of every command, as clap reads them.
 
-mod common;
 pub mod pai;
 mod portal;
 pub mod sim;
 mod up;
 pub mod vc;
-pub mod volcano;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use fleet_bench::args::BenchArgs;
+use fleet_cli_clusters::args::{ClustersArgs, CordonArgs, DrainArgs, JoinArgs, StatusArgs, UnjoinArgs};
+use fleet_cli_ground::args::{Connect, Listing, Namespaces, Scope, Shown, Targets};
+use fleet_cli_volcano::args as volcano;
 use fleet_kubesim::RunTime;
 
-pub use common::{Connect, Format, Listing, Namespaces, Scope, Shown, Targets};
 pub use portal::{PortalArgs, PortalCommand};
 pub use up::UpArgs;
 
@@ -154,12 +155,6 @@ pub struct QueueArgs {
     pub listing: Listing,
 }
 
-#[derive(Debug, Clone, Default, Args)]
-pub struct ClustersArgs {
-    #[command(flatten)]
-    pub listing: Listing,
-}
-
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -176,89 +171,6 @@ pub struct AuditArgs {
     pub log: Option<PathBuf>,
     #[command(flatten)]
     pub shown: Shown,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct JoinArgs {
-    /// Name of the cluster in the fleet
-    pub name: String,
-    /// Kubeconfig of the member cluster [default: the context with the cluster's name in your own]
-    #[arg(long, value_name = "FILE", conflicts_with = "confirm")]
-    pub member_kubeconfig: Option<PathBuf>,
-    /// Context of the member's kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
-    pub member_context: Option<String>,
-    /// Print the manifests for the member instead of applying them, for a repository or for a member that
-    /// cannot be reached from here. Their token is valid for an hour
-    #[arg(long, conflicts_with_all = ["confirm", "member_kubeconfig", "agent_kubeconfig"])]
-    pub print: bool,
-    /// Address of the hub for the member [default: that of your own kubeconfig]
-    #[arg(long, value_name = "URL")]
-    pub hub_url: Option<String>,
-    /// Image of the agent
-    #[arg(long, value_name = "IMAGE", default_value = concat!("registry.example.com/fleet/member-agent:", env!("CARGO_PKG_VERSION")))]
-    pub image: String,
-    /// Job controllers that the agent runs, for a member without operators: pytorchjob, tfjob, mpijob,
-    /// volcanojob, job, deployment; `all` or `none`
-    #[arg(long, value_name = "KIND,..", default_value = "none")]
-    pub controllers: String,
-    /// Install no agent; write a kubeconfig of the hub for an agent that you run yourself to this file
-    #[arg(long, value_name = "FILE", requires = "member_kubeconfig")]
-    pub agent_kubeconfig: Option<PathBuf>,
-    /// Copy the proposals of a joined cluster's agent into its Cluster: address, provider, region, zones and
-    /// labels (status.proposed). From then on the member's token is sent to that address
-    #[arg(long)]
-    pub confirm: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct UnjoinArgs {
-    /// Names of the clusters in the fleet
-    #[arg(required = true, value_name = "NAME")]
-    pub names: Vec<String>,
-    /// The cluster is dead and nothing runs there any more: place its jobs elsewhere if their policy has
-    /// failover.cluster, else fail them
-    #[arg(long)]
-    pub force: bool,
-    /// Kubeconfig of the member cluster, to uninstall Fleet there [default: the context with the cluster's
-    /// name in your own]
-    #[arg(long, value_name = "FILE")]
-    pub member_kubeconfig: Option<PathBuf>,
-    /// Do not uninstall Fleet in the member
-    #[arg(long, conflicts_with = "member_kubeconfig")]
-    pub keep_member: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct StatusArgs {
-    /// Names of the clusters [default: all]
-    #[arg(value_name = "CLUSTER")]
-    pub clusters: Vec<String>,
-    #[command(flatten)]
-    pub listing: Listing,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct DrainArgs {
-    /// Names of the clusters in the fleet
-    #[arg(required = true, value_name = "CLUSTER")]
-    pub clusters: Vec<String>,
-    /// Print which jobs would move, in which order, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not wait until all jobs have left; the drain continues
-    #[arg(long, conflicts_with = "dry_run")]
-    pub no_wait: bool,
-    /// Stop waiting after so many seconds; the drain continues
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: Option<u64>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct CordonArgs {
-    /// Names of the clusters in the fleet
-    #[arg(required = true, value_name = "CLUSTER")]
-    pub clusters: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -338,67 +250,6 @@ pub struct PlayArgs {
     /// Run time of each job once its whole gang runs
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub runtime: RunTime,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Measure {
-    /// From submission to Running, one job at a time on an idle fleet
-    Latency,
-    /// A thousand jobs of three pods, from submission to all Running
-    Throughput,
-    /// Memory, start and size of the program
-    Size,
-    /// Latency, throughput and size
-    All,
-    /// A deep queue under a quota tree, in real time: see --shape
-    Queue,
-    /// The member's scheduler, alone and end to end: see --nodes and --pods
-    Scheduler,
-}
-
-/// Shapes of the queue benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shape {
-    /// 15,000 jobs in 30 leaves of 5 parents
-    Baseline,
-    /// 50,000 jobs in 1,000 leaves of 10 parents
-    LargeScale,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct BenchArgs {
-    /// What to measure
-    #[arg(value_enum, default_value_t = Measure::All)]
-    pub what: Measure,
-    /// Print JSON instead of a table
-    #[arg(short, long, value_enum)]
-    pub output: Option<JsonFormat>,
-    /// Number of jobs of the latency benchmark
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub runs: u32,
-    /// Number of jobs of the throughput benchmark
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub jobs: u32,
-    /// Shape of the queue benchmark
-    #[arg(long, value_enum, default_value_t = Shape::Baseline)]
-    pub shape: Shape,
-    /// Queue benchmark without members: a stand-in ends each admitted job when its run time is over
-    #[arg(long)]
-    pub admission_only: bool,
-    /// Nodes of the scheduler benchmark
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub nodes: u32,
-    /// Pods of the scheduler benchmark
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub pods: u32,
-    /// Create the pods of the scheduler benchmark in gangs of 8 to 512
-    #[arg(long)]
-    pub gangs: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum JsonFormat {
-    Json,
 }
 
 #[derive(Debug, Clone, Args)]

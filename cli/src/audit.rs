@@ -8,17 +8,19 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::Context;
 use fleet_check::{Snapshot, Violation, check_at_rest, check_run_log, unattended};
+use fleet_cli_ground::{
+    answer::Answer,
+    args::Targets,
+    connect::Hub,
+    members::{self, Unreached},
+    output,
+    server::{MEMBER_PATIENCE, innermost},
+};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{
-    answer::Answer,
-    args::{AuditArgs, Targets},
-    connect::Hub,
-    members::{self, Unreached},
-    output,
-};
+use crate::args::AuditArgs;
 use fleet_console::progress::Progress;
 
 /// Checks that must find a violation before it is reported.
@@ -97,11 +99,11 @@ async fn look(
     asked.retain(|name, _| !away.iter().any(|unreached| unreached.cluster == *name));
     let mut silent = Vec::new();
     for (name, client) in &asked {
-        let answered = tokio::time::timeout(crate::server::MEMBER_PATIENCE, client.apiserver_version()).await;
+        let answered = tokio::time::timeout(MEMBER_PATIENCE, client.apiserver_version()).await;
         let why = match answered {
             Ok(Ok(_)) => continue,
-            Ok(Err(error)) => crate::server::innermost(&error),
-            Err(_) => format!("no answer within {} s", crate::server::MEMBER_PATIENCE.as_secs()),
+            Ok(Err(error)) => innermost(&error),
+            Err(_) => format!("no answer within {} s", MEMBER_PATIENCE.as_secs()),
         };
         silent.push(Unreached { cluster: name.clone(), why });
     }

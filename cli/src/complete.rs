@@ -8,11 +8,11 @@ mod typed;
 
 use std::time::Duration;
 
+use fleet_cli_ground::{args::Connect, connect::Hub, discovery, members, server::Selectors};
 use fleet_openpai::jobs;
 use fleet_pai::names::id;
 use serde_json::Value;
 
-use crate::{args::Connect, connect::Hub, discovery, members, server::Selectors};
 use typed::{Wanted, value_of};
 
 /// kubectl runs the plugin `NAME`'s completion under this name.

@@ -10,17 +10,20 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use fleet_cli_clusters::{args::ClustersArgs, clusters};
+use fleet_cli_ground::{
+    answer::Answer,
+    apply,
+    args::{Namespaces, Scope, Targets},
+    connect::Hub,
+    server::{HUB_PATIENCE, Selectors, Server},
+};
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet};
 use serde_json::Value;
 
 use crate::{
-    answer::Answer,
-    apply,
-    args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, Namespaces, QueueArgs, Scope, Targets},
-    clusters,
-    connect::Hub,
+    args::{DemoArgs, DescribeArgs, GetArgs, QueueArgs},
     describe, get, plays, queue,
-    server::{HUB_PATIENCE, Selectors, Server},
 };
 use fleet_console::progress::Progress;
 

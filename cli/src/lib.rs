@@ -1,55 +1,41 @@
-//! The command line of Fleet, one module per command.
+//! The command line of Fleet, one module per command. The commands over member clusters, those for Volcano's objects
+//! and `fleet bench` are rooms of their own.
 //!
 //! Inputs: arguments, a kubeconfig of the hub, and for `up`, `demo` and `bench` a fleet in this process.
 //! Query commands return an [`Answer`], so that the demo and tests can run them too. Deliberately absent:
 //! decisions about jobs. This crate only prints, starts processes, and writes what users request.
 
-mod age;
-mod answer;
 mod apiserver;
-mod apply;
 mod args;
 mod audit;
-mod bench;
-mod clusters;
-mod columns;
 mod complete;
-mod connect;
-mod cordon;
+mod crds;
 mod demo;
 mod describe;
-mod discovery;
 mod doctor;
-mod drain;
 mod explain;
 mod get;
-mod install;
-mod join;
-mod leaving;
-mod listing;
-mod members;
 mod names;
-mod output;
 mod pai;
 mod plays;
 mod plugins;
 mod portal;
 mod queue;
 mod reference;
-mod server;
 mod sim;
 mod simulate;
-mod status;
 mod up;
 mod vc;
-mod volcano;
 
 use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use fleet_bench as bench;
+use fleet_cli_clusters::{clusters, cordon, drain, join, status};
+use fleet_cli_ground::{answer::Answer, args::Connect};
+use fleet_cli_volcano as volcano;
 
-pub use answer::Answer;
 pub use names::{OWN_NAME, VCCTL};
 pub use reference::reference;
 
@@ -67,12 +53,12 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         start(async move { Answer::text(complete::run(&words).await).print() })
     } else if called == VCCTL {
-        let vcctl = args::volcano::Vcctl::parse_from(arguments);
+        let vcctl = volcano::args::Vcctl::parse_from(arguments);
         start(async move {
-            if let args::volcano::Command::Version = vcctl.command {
+            if let volcano::args::Command::Version = vcctl.command {
                 return volcano::version().print();
             }
-            let connect = args::Connect {
+            let connect = Connect {
                 kubeconfig: vcctl.kubeconfig,
                 context: None,
                 request_timeout: None,
@@ -170,7 +156,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,
         Command::Drain(args) => drain::run(&connect.hub().await?, &args).await?,
-        Command::Crds(args) => output::definitions(&args)?,
+        Command::Crds(args) => crds::run(&args)?,
         Command::Plugins(args) => plugins::run(&args)?,
         Command::Version => Answer::text(format!("fleet {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Completion { shell } => {

@@ -3,15 +3,13 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
+use fleet_cli_ground::answer::Answer;
 use fleet_kubesim::{
     RunTime,
     plays::{self, Drivers, Gangs, Outcome},
 };
 
-use crate::{
-    answer::Answer,
-    args::{Play, PlayArgs},
-};
+use crate::args::{Play, PlayArgs};
 use fleet_console::{progress::Progress, table::Table};
 
 /// Trainings, and for how many of them there is capacity.

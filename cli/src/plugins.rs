@@ -4,8 +4,9 @@
 use std::{fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
 
 use anyhow::Context;
+use fleet_cli_ground::answer::Answer;
 
-use crate::{answer::Answer, args::PluginsArgs, names};
+use crate::{args::PluginsArgs, names};
 
 /// Names under which this program also runs.
 pub const PLUGINS: [&str; 6] = [

@@ -6,6 +6,7 @@
 use std::{net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
+use fleet_cli_ground::args::Connect;
 use fleet_kubesim::LocalFleet;
 use fleet_metrics::{Exposed, Exposition, Process};
 use fleet_portal::{
@@ -20,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Connect, PortalArgs, PortalCommand};
+use crate::args::{PortalArgs, PortalCommand};
 
 /// Where jobs of `fleet up` are submitted to.
 const NAMESPACE: &str = "default";

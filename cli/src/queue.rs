@@ -13,17 +13,17 @@ use fleet_api::{
     names::QUOTA_NAMESPACE,
     quota_tree::{self, QuotaNode, QuotaNodeStatus},
 };
-use fleet_views::amounts::{borrowed, line as amounts};
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
-    args::QueueArgs,
     connect::Hub,
     listing::{self, List, Names},
     server::Selectors,
 };
+use fleet_views::amounts::{borrowed, line as amounts};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::args::QueueArgs;
 use fleet_console::progress::Progress;
 
 pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";

@@ -5,8 +5,10 @@ use std::{fs, path::Path};
 
 use anyhow::Context;
 use clap::CommandFactory;
+use fleet_cli_ground::answer::Answer;
+use fleet_cli_volcano::args::Vcctl;
 
-use crate::{answer::Answer, args, names};
+use crate::{args, names};
 
 /// Every command's help, as one Markdown page. Options of every command are listed once, at the top.
 pub fn reference() -> String {
@@ -17,7 +19,7 @@ pub fn reference() -> String {
          it belongs to: [fleet](#fleet), [vcctl](#vcctl).\n",
     );
     add(&mut page, args::command("fleet"));
-    add(&mut page, args::volcano::Vcctl::command());
+    add(&mut page, Vcctl::command());
     page
 }
 

@@ -8,17 +8,13 @@ use std::{
 
 use anyhow::Context;
 use fleet_api::names::SIM_NODES_LABEL;
+use fleet_cli_ground::{answer::Answer, args::Connect, connect::Hub};
 use fleet_kubesim::hollow::{self, NodeSpec};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    answer::Answer,
-    args::{
-        Connect,
-        sim::{SimCommand, SimDownArgs, SimUpArgs},
-    },
-    connect::Hub,
+    args::sim::{SimCommand, SimDownArgs, SimUpArgs},
     names,
 };
 use fleet_console::progress::Progress;

@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use fleet_apiserver::private;
+use fleet_cli_ground::connect::fleet_home;
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, local_fleet::Home};
 use fleet_portal::web::PortalMetrics;
 use tokio::{
@@ -19,7 +20,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use crate::{args::UpArgs, connect::fleet_home, names, plugins};
+use crate::{args::UpArgs, names, plugins};
 use fleet_console::progress::Progress;
 
 /// A longer start has failed; it usually takes well under a second.

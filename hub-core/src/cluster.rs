@@ -218,3 +218,6 @@ fn taint(taint: &ClusterTaint) -> Option<fleet_placement::Taint> {
     }
     convert::taint_from_wire(taint)
 }
+
+#[cfg(test)]
+mod tests;

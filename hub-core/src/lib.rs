@@ -1,21 +1,18 @@
-//! State and decisions of the hub's controller: observations -> world -> rules -> writes.
+//! Decisions of the hub's controller: observations -> world -> rules -> writes.
 //!
-//! [`world`] caches and indexes the hub's objects. Reconcilers are pure functions of (world, now) and return
-//! writes. [`schedule`] asks the planner which job is admitted and to which cluster. Deliberately absent:
+//! [`world`], a crate of its own, caches and indexes the hub's objects. Reconcilers are pure functions of (world, now)
+//! and return writes. [`schedule`] asks the planner which job is admitted and to which cluster. Deliberately absent:
 //! tasks, clients, clocks, and any state that a restart could not rebuild by listing.
 
 mod asked;
-pub mod binding;
 pub mod claim;
 pub mod cluster;
 pub mod dispatch;
 pub mod drain;
-pub mod events;
 pub mod facts;
 mod governor;
 pub mod intents;
 pub mod manifests;
-pub mod observation;
 pub mod options;
 pub mod policy;
 mod priority;
@@ -27,9 +24,8 @@ pub mod trees;
 pub mod unclaimed;
 pub mod unqueued;
 pub mod virtual_clusters;
-pub mod world;
-pub mod writes;
 
 pub use fleet_api::{conditions as status, kinds};
+pub use fleet_hub_world::{binding, events, observation, world, writes};
 pub use fleet_planner as planner;
 pub use options::Options;

@@ -1,7 +1,7 @@
 //! Prints how fast the planner is: `cargo run --release -p fleet-scheduler --example planner_speed`.
 
 #[allow(dead_code)]
-#[path = "../../cli/src/bench/planner_rows.rs"]
+#[path = "../../bench/src/planner_rows.rs"]
 mod planner_rows;
 
 fn main() -> anyhow::Result<()> {

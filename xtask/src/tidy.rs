@@ -71,8 +71,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["fleet-resources", "fleet-policies", "fleet-cells", "fleet-api", "fleet-planner"],
     ),
     (
+        "fleet-hub-world",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-mirror", "fleet-api"],
+    ),
+    (
         "fleet-hub-core",
         &[
+            "fleet-hub-world",
             "fleet-planner",
             "fleet-cell-requests",
             "fleet-resources",
@@ -80,7 +85,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-runs",
             "fleet-quota",
             "fleet-placement",
-            "fleet-mirror",
             "fleet-cells",
             "fleet-views",
             "fleet-api",
@@ -121,6 +125,34 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-planner",
             "fleet-hub-core",
             "fleet-metrics",
+        ],
+    ),
+    ("fleet-cli-ground", &["fleet-console", "fleet-views", "fleet-api", "fleet-kubesim", "fleet-openpai"]),
+    (
+        "fleet-cli-clusters",
+        &[
+            "fleet-resources",
+            "fleet-console",
+            "fleet-views",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-hub-core",
+            "fleet-cli-ground",
+        ],
+    ),
+    ("fleet-cli-volcano", &["fleet-resources", "fleet-api", "fleet-cli-ground"]),
+    (
+        "fleet-bench",
+        &[
+            "fleet-resources",
+            "fleet-placement",
+            "fleet-scheduler",
+            "fleet-console",
+            "fleet-api",
+            "fleet-apiserver",
+            "fleet-kubesim",
+            "fleet-cli-ground",
+            "member-agent",
         ],
     ),
     ("fleet-watchdog", &[]),
@@ -261,6 +293,7 @@ const PURE: &[&str] = &[
     "fleet-runs",
     "fleet-planner",
     "fleet-cell-requests",
+    "fleet-hub-world",
     "fleet-hub-core",
     "fleet-pages",
 ];
@@ -271,6 +304,7 @@ const PURE_MAY_USE: &[&str] = &["schemars", "serde", "serde_json", "thiserror"];
 const OBJECTS: &[(&str, &[&str])] = &[
     ("fleet-mirror", &["kube-core"]),
     ("fleet-policies", &["jsonpath-rust"]),
+    ("fleet-hub-world", &["jiff", "k8s-openapi", "kube-core"]),
     ("fleet-hub-core", &["jiff", "k8s-openapi", "kube-core"]),
     ("fleet-pages", &["jiff", "maud", "percent-encoding"]),
 ];

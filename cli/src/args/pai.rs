@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use fleet_cli_ground::args::{Listing, Namespaces, Scope, Shown};
 use fleet_pai::{names, state::State};
-
-use super::common::{Listing, Namespaces, Scope, Shown};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum PaiCommand {

@@ -3,8 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand};
-
-use super::Scope;
+use fleet_cli_ground::args::Scope;
 
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]

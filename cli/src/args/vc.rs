@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use super::common::{Listing, Scope, Shown};
+use fleet_cli_ground::args::{Listing, Scope, Shown};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum VcCommand {

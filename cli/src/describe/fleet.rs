@@ -2,13 +2,12 @@
 //! why it waits.
 
 use fleet_api::{QueueUnit, ResourceBinding, names};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use crate::{
+use fleet_cli_ground::{
     connect::Hub,
     server::{AskError, Selectors},
 };
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Lines about the object; `None` if Fleet does not manage it.
 ///

@@ -4,17 +4,17 @@ mod fleet;
 mod object;
 
 use anyhow::bail;
+use fleet_cli_ground::{
+    answer::Answer,
+    connect::Hub,
+    discovery, members, output,
+    server::{AskError, Selectors, Server},
+};
 use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    answer::Answer,
-    args::DescribeArgs,
-    connect::Hub,
-    discovery, get, members, output,
-    server::{AskError, Selectors, Server},
-};
+use crate::{args::DescribeArgs, get};
 use fleet_console::progress::Progress;
 
 pub async fn run(hub: &Hub, args: &DescribeArgs) -> anyhow::Result<Answer> {

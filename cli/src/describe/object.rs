@@ -1,9 +1,9 @@
 //! An object as readable text: the head, then every field with its words apart, then events. Pure.
 
+use fleet_cli_ground::age;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::age;
 use fleet_console::{table::Table, terminal};
 
 /// Lines before the events, as kubectl describes a generic kind.

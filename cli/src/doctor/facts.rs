@@ -10,14 +10,14 @@ use fleet_api::{
     crds::{self, Side},
     names::{self, cluster_namespace},
 };
+use fleet_cli_ground::{
+    connect::Hub,
+    server::{AskError, Selectors},
+};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{
-    connect::Hub,
-    queue,
-    server::{AskError, Selectors},
-};
+use crate::queue;
 
 /// Default ports of `fleet up`: the hub's and those of three members.
 const UP_PORTS: std::ops::Range<u16> = 6444..6448;

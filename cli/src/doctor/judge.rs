@@ -1,6 +1,7 @@
 //! From facts to findings. Pure: the time comes in as an argument.
 
 use fleet_api::{Cluster, ElasticQuotaTree, quota_tree};
+use fleet_cli_ground::age;
 use fleet_policies::reason::Reason;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use super::{
     Finding,
     facts::{Facts, Missing, NEEDED, Read},
 };
-use crate::{age, queue};
+use crate::queue;
 
 /// The oldest Kubernetes that a hub or a member may be.
 const OLDEST: (u32, u32) = (1, 30);

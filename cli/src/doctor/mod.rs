@@ -7,15 +7,12 @@
 mod facts;
 mod judge;
 
+use fleet_cli_ground::{answer::Answer, args::Connect, output};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{
-    answer::Answer,
-    args::{Connect, DoctorArgs},
-    output,
-};
+use crate::args::DoctorArgs;
 use fleet_console::progress::Progress;
 
 /// Result of a check, the worst last.

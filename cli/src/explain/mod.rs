@@ -9,6 +9,7 @@ mod state;
 mod unbound;
 
 use fleet_api::{QueueUnit, ResourceBinding};
+use fleet_cli_ground::{age, answer::Answer, connect::Hub, discovery, listing::Names, output};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_portal::explain::{ClusterVerdict, verdicts};
 use fleet_views::{QuotaFacts, said_now};
@@ -18,13 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    age,
-    answer::Answer,
     args::ExplainArgs,
-    connect::Hub,
-    discovery,
-    listing::Names,
-    output,
     queue::{self, QueueRow},
 };
 use seen::{Hidden, Seen};

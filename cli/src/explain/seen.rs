@@ -2,9 +2,10 @@
 //! and the jobs of others need more roles.
 
 use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit};
+use fleet_cli_ground::connect::Hub;
 use fleet_openpai::server::AskError;
 
-use crate::{connect::Hub, queue};
+use crate::queue;
 
 /// What the user may not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! Jobs without a binding: what their own status and events report.
 
+use fleet_cli_ground::{
+    answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors,
+};
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use serde_json::{Value, json};
 
-use crate::{answer::Answer, args::Format, connect::Hub, discovery::Kind, output, server::Selectors};
 use fleet_console::table::labelled;
 
 /// Reasons why a job has no binding.

@@ -7,19 +7,20 @@ mod watch;
 mod what;
 
 use anyhow::bail;
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-pub use what::{Query, parse};
-
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
-    args::{Format, GetArgs},
+    args::Format,
     connect::Hub,
     discovery::{self, Kind},
     members, output,
     server::{AskError, Selectors, Server},
 };
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+pub use what::{Query, parse};
+
+use crate::args::GetArgs;
 use fleet_console::{jsonpath::Template, progress::Progress};
 use tables::Part;
 

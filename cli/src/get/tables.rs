@@ -2,10 +2,10 @@
 //! ADOPTION last. Pure.
 
 use fleet_api::names::MANAGED_LABEL;
+use fleet_cli_ground::{age, discovery::Kind};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, discovery::Kind};
 use fleet_console::{jsonpath, table::Table, terminal};
 
 /// The answer of one server for one kind.

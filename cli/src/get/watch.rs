@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fleet_cli_ground::{answer::Answer, connect::Hub, listing};
+
 use super::{Asked, Gathered, gather, print};
-use crate::{answer::Answer, args::GetArgs, connect::Hub, listing};
+use crate::args::GetArgs;
 
 /// Prints until the reader closes the pipe.
 ///
@@ -61,7 +63,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{discovery::Kind, get::Found};
+    use crate::get::Found;
+    use fleet_cli_ground::discovery::Kind;
 
     #[test]
     fn what_changed_is_left() {

@@ -3,13 +3,7 @@
 mod show;
 
 use anyhow::bail;
-use fleet_openpai::jobs::{self, JobError, Offers, Run, Who};
-use fleet_pai::{names, state::ExecutionType};
-use jiff::Timestamp;
-use serde_json::Value;
-
-use crate::args::pai::{EventsArgs, GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
     apply,
     args::{Connect, Scope, Targets},
@@ -17,6 +11,12 @@ use crate::{
     listing, members, output,
     server::{Selectors, Server},
 };
+use fleet_openpai::jobs::{self, JobError, Offers, Run, Who};
+use fleet_pai::{names, state::ExecutionType};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::args::pai::{EventsArgs, GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
 
 pub async fn run(connect: &Connect, command: &PaiCommand) -> anyhow::Result<Answer> {
     match command {

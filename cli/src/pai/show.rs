@@ -1,10 +1,10 @@
 //! Prints jobs.
 
+use fleet_cli_ground::{age, listing::List, output};
 use fleet_openpai::jobs::{Event, Item, Run};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use crate::{age, listing::List, output};
 use fleet_console::table::Table;
 
 fn since(milliseconds: Option<i64>, now: Timestamp) -> String {

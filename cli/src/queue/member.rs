@@ -87,7 +87,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{listing::Names, queue::table};
+    use crate::queue::table;
+    use fleet_cli_ground::listing::Names;
 
     #[test]
     fn a_members_queues_have_the_columns_of_the_tree() {

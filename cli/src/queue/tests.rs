@@ -1,10 +1,10 @@
-use serde_json::{Value, json};
-
-use super::*;
-use crate::{
+use fleet_cli_ground::{
     args::{Format, Listing},
     output::Headers,
 };
+use serde_json::{Value, json};
+
+use super::*;
 
 fn shown(rows: &[QueueRow], wide: bool) -> String {
     table(rows.iter(), wide, Names::Tree).expect("a table").print()

@@ -5,6 +5,7 @@ use anyhow::bail;
 use fleet_api::{
     QueueUnit, ResourceBinding, VirtualCluster, cells::class::class_name, names::VIRTUAL_CLUSTER_LABEL,
 };
+use fleet_cli_ground::{answer::Answer, connect::Hub, discovery, output};
 use fleet_openpai::cells::{
     self, Picture, Standing, job_of, tree,
     waiting::{WaitingPod, waiting_pods},
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::show;
 use crate::args::vc::VcExplainArgs;
-use crate::{answer::Answer, connect::Hub, discovery, output, queue};
+use crate::queue;
 use fleet_console::{
     progress::Progress,
     table::{Table, labelled},

@@ -11,12 +11,7 @@ mod tests;
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, bail};
-use fleet_openpai::cells::{self, Standing, file, plan, tree};
-use jiff::Timestamp;
-use serde_json::json;
-
-use crate::args::vc::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
-use crate::{
+use fleet_cli_ground::{
     answer::Answer,
     apply as files,
     args::Connect,
@@ -24,6 +19,11 @@ use crate::{
     listing::{self, Names},
     output,
 };
+use fleet_openpai::cells::{self, Standing, file, plan, tree};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::args::vc::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
 use fleet_console::progress::Progress;
 
 pub async fn run(connect: &Connect, command: &VcCommand) -> anyhow::Result<Answer> {

@@ -4,13 +4,13 @@ use fleet_api::{
     CellConfiguration, VirtualCluster,
     cells::{VcAccess, read},
 };
+use fleet_cli_ground::listing::{List, Names};
 use fleet_openpai::cells::{
     plan::Plan,
     tree::{Occupant, Row},
 };
 use kube::ResourceExt;
 
-use crate::listing::{List, Names};
 use fleet_console::table::Table;
 
 /// Nodes and jobs named in one line; the others are counted.

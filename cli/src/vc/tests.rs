@@ -1,4 +1,5 @@
 use fleet_api::{CellConfiguration, VirtualCluster};
+use fleet_cli_ground::listing::Names;
 use fleet_openpai::cells::{
     plan::{JobChange, Plan},
     tree::{Occupant, Row},
@@ -6,7 +7,6 @@ use fleet_openpai::cells::{
 use serde_json::json;
 
 use super::{explain, show};
-use crate::listing::Names;
 
 #[test]
 fn a_difference_names_cells_and_jobs() {
