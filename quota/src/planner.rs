@@ -270,6 +270,7 @@ impl Planner {
             self.ask_again(places);
             self.read_kept();
             self.start_holders(now_ms, places, &mut plan);
+            self.let_claims_reclaim();
             self.start_winners(now_ms, &mut left, places, &mut plan);
             let undone = self.preempt(now_ms, &mut left, places, &mut plan);
             rounds += 1;

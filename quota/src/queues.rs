@@ -358,9 +358,7 @@ impl Queues {
 
     /// The jobs of a leaf in order.
     pub fn ordered(&self, leaf: NodeId) -> Vec<&WaitingJob> {
-        let mut keys: Vec<&OrderKey> = self.classes_of(leaf).flat_map(|(_, class)| &class.jobs).collect();
-        keys.sort_unstable();
-        keys.into_iter().filter_map(|key| self.get(&key.id)).collect()
+        self.first(leaf, usize::MAX)
     }
 
     /// The job's position in its leaf; 1 is the first. Costs the jobs before it.

@@ -241,7 +241,7 @@ impl<'s> Search<'s> {
             self.ledger.release(&job.id);
         }
         let (mut needed, mut spared) = (kept.clone(), false);
-        for (job, rule) in kept.iter().rev().filter(|(_, rule)| *rule == Some(TakeRule::InQueuePriority)) {
+        for (job, _) in kept.iter().rev().filter(|(_, rule)| *rule == Some(TakeRule::InQueuePriority)) {
             self.ledger.admit(job.clone());
             let gone = needed.iter().map(|(job, _)| job).filter(|other| other.id != job.id);
             let gone: Vec<AdmittedJob> = gone.cloned().collect();
@@ -251,7 +251,6 @@ impl<'s> Search<'s> {
             } else {
                 self.ledger.release(&job.id);
             }
-            debug_assert_eq!(*rule, Some(TakeRule::InQueuePriority));
         }
         let rightful = !spared || self.stay_rightful(&needed);
         for (job, _) in &needed {

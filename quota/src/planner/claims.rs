@@ -322,10 +322,7 @@ impl Planner {
             claim.count_idle(now_ms);
             let given_up = self.holds.claims.get(&leaf).map(|claim| self.claim_of(claim));
             self.watches.give_up(leaf, &id);
-            self.drop_holds(&id);
-            self.queues.set_running(&id);
-            self.look_at(leaf);
-            self.preemptors.insert(leaf);
+            self.search_again(&id);
             let outcome = given_up.map(Outcome::GiveUp);
             plan.decisions.extend(outcome.map(|outcome| Decision { job: id, leaf, outcome }));
         }
@@ -375,14 +372,11 @@ impl Planner {
     /// Clusters have changed: a claim in a cluster that can no longer hold its job ends, and is due at once
     /// elsewhere.
     pub(super) fn drop_lost_claims(&mut self, places: &mut dyn Places) {
-        let claims: Vec<(NodeId, JobId, ClusterName)> =
-            self.holds.claims.values().map(|c| (c.leaf, c.job.clone(), c.cluster.clone())).collect();
-        for (leaf, id, cluster) in claims {
-            let holds = self.queues.get(&id).is_some_and(|job| places.could_hold(job).contains(&cluster));
-            if !holds {
-                self.drop_holds(&id);
-                self.queues.set_running(&id);
-                self.look_at(leaf);
+        let claims: Vec<(JobId, ClusterName)> =
+            self.holds.claims.values().map(|claim| (claim.job.clone(), claim.cluster.clone())).collect();
+        for (id, cluster) in claims {
+            if !self.queues.get(&id).is_some_and(|job| places.could_hold(job).contains(&cluster)) {
+                self.search_again(&id);
             }
         }
     }

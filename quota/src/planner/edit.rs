@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use super::holds::{Claiming, Holds};
+use super::holds::{Claiming, Holds, Preemption};
 use super::starts::evicted_key;
 use super::state::Planner;
 use super::watches::Watches;
@@ -113,9 +113,10 @@ impl Planner {
                 continue;
             };
             let left = preemption.left.iter().filter(|id| self.ledger.job(id).is_some()).cloned().collect();
-            let victims = (preemption.victims.clone(), preemption.awaited);
-            self.holds.begin_preemption(&self.ledger, &job, preemption.cluster.clone(), victims, left);
+            let request = self.ledger.tree().request(&job.request);
             self.queues.set_aside(&job.id, None);
+            let preemption = Preemption { job, request, left, ..preemption.clone() };
+            self.holds.begin_preemption(&self.ledger, preemption);
         }
         for claim in holds.claims.into_values() {
             let Some(job) = self.queues.get(&claim.job).filter(|job| !self.is_hopeless(job)).cloned() else {

@@ -126,13 +126,8 @@ impl Planner {
                 break;
             }
             self.pauses.pop_first();
-            if self.holds.of(&id) {
-                continue;
-            }
-            self.queues.set_running(&id);
-            if let Some(leaf) = self.queues.get(&id).map(|job| job.leaf) {
-                self.look_at(leaf);
-                self.preemptors.insert(leaf);
+            if !self.holds.of(&id) {
+                self.search_again(&id);
             }
         }
     }
@@ -173,8 +168,6 @@ impl Planner {
         self.watches.places_changed(all);
         if all {
             self.drop_lost_claims(places);
-        }
-        if all {
             self.index.opened.clear();
         } else {
             self.index.opened.values_mut().for_each(|clusters| clusters.extend(freed.iter().cloned()));
@@ -185,15 +178,12 @@ impl Planner {
                 self.index.shapes.remove(&shape);
                 continue;
             };
-            let mut holds = |cluster: &&ClusterName| places.fits_without(&[job], cluster, &[]);
-            let open: BTreeSet<ClusterName> = match all {
-                true => BTreeSet::new(),
-                false => freed.iter().filter(&mut holds).cloned().collect(),
-            };
-            if !all && open.is_empty() {
-                continue;
-            }
             if !all {
+                let holds = |cluster: &&ClusterName| places.fits_without(&[job], cluster, &[]);
+                let open: BTreeSet<ClusterName> = freed.iter().filter(holds).cloned().collect();
+                if open.is_empty() {
+                    continue;
+                }
                 self.index.opened.insert(shape, open);
             }
             if let Some(classes) = self.index.shapes.remove(&shape) {

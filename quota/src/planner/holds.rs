@@ -55,14 +55,14 @@ pub(super) struct Preemption {
     pub job: WaitingJob,
     pub request: Request,
     pub cluster: ClusterName,
-    /// All victims it counts on, and those that have not ended yet. The first ones were ending before.
+    /// All victims it counts on, of which the first `awaited` are not evicted for it, and those that have not ended yet.
     pub victims: Vec<JobId>,
     pub awaited: usize,
     pub left: BTreeSet<JobId>,
     /// The version of the planner's state in which it last tried to start.
     pub tried_at: Option<u64>,
-    /// What is reserved on its path, by limit: the request less what the remaining victims cover.
-    kept: Vec<(usize, i64)>,
+    /// What is reserved on its path, by limit: the request less what the remaining victims cover. Known once it begins.
+    pub kept: Vec<(usize, i64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -129,36 +129,21 @@ impl Holds {
         self.preemptions.keys().cloned().collect()
     }
 
-    /// The other preemptors for which nobody is evicted.
-    pub fn evict_nobody<'h>(&'h self, but: &'h JobId) -> impl Iterator<Item = &'h JobId> {
-        let idle = |preemption: &Preemption| preemption.victims.len() <= preemption.awaited;
-        self.preemptions.iter().filter(move |(id, other)| *id != but && idle(other)).map(|(id, _)| id)
-    }
-
     /// All preemptions.
     pub fn preemptions(&self) -> impl Iterator<Item = &Preemption> {
         self.preemptions.values()
     }
 
-    /// Begins a preemption in the cluster. It counts on `victims`, of which the first `awaited` are not evicted for it, and
-    /// `left` have not ended yet.
-    pub fn begin_preemption(
-        &mut self,
-        ledger: &Ledger,
-        preemptor: &WaitingJob,
-        cluster: ClusterName,
-        (victims, awaited): (Vec<JobId>, usize),
-        left: BTreeSet<JobId>,
-    ) {
-        for victim in &left {
-            self.preemptors.entry(victim.clone()).or_default().insert(preemptor.id.clone());
+    /// Begins a preemption, or goes on with one.
+    pub fn begin_preemption(&mut self, ledger: &Ledger, preemption: Preemption) {
+        let preemptor = preemption.job.id.clone();
+        for victim in &preemption.left {
+            self.preemptors.entry(victim.clone()).or_default().insert(preemptor.clone());
         }
-        let request = ledger.tree().request(&preemptor.request);
-        let (job, kept) = (preemptor.clone(), Vec::new());
-        *self.preempting_in.entry(cluster.clone()).or_default() += 1;
-        let preemption = Preemption { job, request, cluster, victims, awaited, left, tried_at: None, kept };
-        self.preemptions.insert(preemptor.id.clone(), preemption);
-        self.weigh(ledger, &preemptor.id);
+        *self.preempting_in.entry(preemption.cluster.clone()).or_default() += 1;
+        let preemption = Preemption { tried_at: None, kept: Vec::new(), ..preemption };
+        self.preemptions.insert(preemptor.clone(), preemption);
+        self.weigh(ledger, &preemptor);
     }
 
     /// The data of a waiting job has changed.
@@ -175,14 +160,7 @@ impl Holds {
         if let Some(count) = self.preempting_in.get_mut(&preemption.cluster) {
             *count -= 1;
         }
-        for victim in &preemption.left {
-            if let Some(preemptors) = self.preemptors.get_mut(victim) {
-                preemptors.remove(preemptor);
-                if preemptors.is_empty() {
-                    self.preemptors.remove(victim);
-                }
-            }
-        }
+        preemption.left.iter().for_each(|victim| self.wait_no_more(preemptor, victim));
         true
     }
 
@@ -202,6 +180,10 @@ impl Holds {
             preemption.left.remove(victim);
             preemption.victims.retain(|other| other != victim);
         }
+        self.wait_no_more(preemptor, victim);
+    }
+
+    fn wait_no_more(&mut self, preemptor: &JobId, victim: &JobId) {
         if let Some(preemptors) = self.preemptors.get_mut(victim) {
             preemptors.remove(preemptor);
             if preemptors.is_empty() {
@@ -353,11 +335,10 @@ impl Holds {
             return Ok(());
         }
         let (mut holders, mut gone) = self.preemptors_in(cluster, Some(visitor.job));
-        let promised = visitor.promised == Some(cluster);
-        let claims = self.claims_on(ledger, visitor).filter(|claim| !promised && claim.cluster == *cluster);
-        for claim in claims {
-            holders.extend(queues.get(&claim.job));
-            gone.extend(claim.waits_for.iter().cloned());
+        if visitor.promised != Some(cluster) {
+            let (claiming, waited) = self.claims_in(ledger, queues, visitor, cluster, Claims::All);
+            holders.extend(claiming);
+            gone.extend(waited);
         }
         match holders.first() {
             Some(holder) if !places.fits_without(&holders, cluster, &gone) => Err(holder.id.clone()),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::contest::Candidate;
-use super::holds::Visitor;
+use super::holds::{Preemption, Visitor};
 use super::starts::{FRESH_MS, StartEnd, Started, evicted_key};
 use super::state::Planner;
 use crate::ledger::JobId;
@@ -24,17 +24,18 @@ impl Planner {
     /// Preemptors whose victims have ended, then claims, oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let mut preemptors = self.holds.preemptor_ids();
-        while !preemptors.is_empty() {
-            let started = plan.decisions.len();
+        let mut unable = Vec::new();
+        while !preemptors.is_empty() || !unable.is_empty() {
+            let before = (plan.decisions.len(), unable.len());
             for id in &preemptors {
-                self.start_preemptor(id, now_ms, places, plan);
+                self.start_preemptor(id, now_ms, places, plan, &mut unable);
             }
             // More may have been reserved for a preemptor that has started than it used; no other event reports
             // that.
             preemptors
                 .retain(|id| self.holds.preemption(id).is_some_and(|preemption| preemption.left.is_empty()));
-            if plan.decisions.len() == started {
-                break;
+            if (plan.decisions.len(), unable.len()) == before {
+                preemptors = self.give_up(std::mem::take(&mut unable), now_ms, places, plan);
             }
         }
         let mut claims: Vec<(i64, NodeId, JobId)> =
@@ -56,8 +57,16 @@ impl Planner {
     }
 
     /// A preemption is over when its victims have ended. It goes on if what is missing will become free without it:
-    /// places that no report shows as free yet, or capacity that other preemptions leave over.
-    fn start_preemptor(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+    /// places that no report shows as free yet, or capacity that other preemptions leave over. Otherwise it is among those
+    /// that are `unable` to.
+    fn start_preemptor(
+        &mut self,
+        id: &JobId,
+        now_ms: i64,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+        unable: &mut Vec<Preemption>,
+    ) {
         let version = self.version;
         let Some(preemption) = self.holds.preemption_mut(id) else { return };
         if preemption.tried_at.replace(version) == Some(version) {
@@ -69,10 +78,9 @@ impl Planner {
         if !fits_path && !over {
             return;
         }
-        let open = places.could_hold(&job);
         if fits_path {
             let others: BTreeSet<ClusterName> =
-                open.iter().filter(|name| **name != cluster).cloned().collect();
+                places.could_hold(&job).into_iter().filter(|name| *name != cluster).collect();
             let found = self.find_places(&job, &others, now_ms, places);
             let found = match found {
                 Err(_) if over => self.find_places(&job, &BTreeSet::new(), now_ms, places),
@@ -83,26 +91,49 @@ impl Planner {
                 return;
             }
         }
-        let holds = over && open.contains(&cluster);
-        if over && !(holds && self.comes_by_itself(&job, &cluster, &[], now_ms, places)) {
-            // An edit of the tree may leave too little for all: then those go last for whom nobody is evicted.
-            let idle: Vec<JobId> = self.holds.evict_nobody(id).cloned().collect();
-            if holds && !idle.is_empty() && self.comes_by_itself(&job, &cluster, &idle, now_ms, places) {
-                idle.iter().for_each(|other| self.search_again(other));
-                self.start_preemptor(id, now_ms, places, plan);
-                return;
-            }
-            // Its victims did not help: it must not preempt again at once.
-            let until_ms = now_ms.saturating_add(PREEMPTOR_PAUSE_MS);
+        if over && !self.comes_by_itself(&job, &cluster, &[], now_ms, places) {
+            unable.extend(self.holds.preemption(id).cloned());
             self.drop_holds(id);
-            self.back_off(id, until_ms);
-            let outcome = Outcome::Wait(WaitReason::Backoff { until_ms });
-            plan.decisions.push(Decision { job: id.clone(), leaf: job.leaf, outcome });
         }
     }
 
-    /// The preemptor, for whom nobody is evicted, is a job like the others again.
-    fn search_again(&mut self, id: &JobId) {
+    /// These preemptions cannot go on beside all others, because of an edit of the tree. As some of them end, others can:
+    /// each is judged again beside those that go on. Those go last for whom nobody is evicted. Returns the preemptors that
+    /// go on.
+    fn give_up(
+        &mut self,
+        unable: Vec<Preemption>,
+        now_ms: i64,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+    ) -> Vec<JobId> {
+        let mut able = Vec::new();
+        for preemption in unable {
+            let job = preemption.job.clone();
+            let idle = self.holds.preemptions().filter(|other| other.victims.len() <= other.awaited);
+            let idle: Vec<JobId> = idle.map(|other| other.job.id.clone()).collect();
+            let mut comes =
+                |but: &[JobId]| self.comes_by_itself(&job, &preemption.cluster, but, now_ms, places);
+            let beside_all = comes(&[]);
+            if beside_all || comes(&idle) {
+                let last = idle.iter().filter(|_| !beside_all);
+                last.for_each(|other| self.search_again(other));
+                self.holds.begin_preemption(&self.ledger, preemption);
+                self.version += 1;
+                able.push(job.id);
+                continue;
+            }
+            // Its victims did not help: it must not preempt again at once.
+            let until_ms = now_ms.saturating_add(PREEMPTOR_PAUSE_MS);
+            self.back_off(&job.id, until_ms);
+            let outcome = Outcome::Wait(WaitReason::Backoff { until_ms });
+            plan.decisions.push(Decision { job: job.id, leaf: job.leaf, outcome });
+        }
+        able
+    }
+
+    /// What is reserved for the job ends, and it is a job like the others again.
+    pub(super) fn search_again(&mut self, id: &JobId) {
         self.drop_holds(id);
         self.queues.set_running(id);
         if let Some(leaf) = self.queues.get(id).map(|job| job.leaf) {
@@ -396,9 +427,7 @@ impl Planner {
         }
         let taken: BTreeSet<JobId> = taken.into_iter().collect();
         let undone = |d: &Decision| matches!(d.outcome, Outcome::Admit { .. }) && taken.contains(&d.job);
-        if !taken.is_empty() {
-            plan.decisions.retain(|decision| !undone(decision));
-        }
+        plan.decisions.retain(|decision| !undone(decision));
         !taken.is_empty()
     }
 }

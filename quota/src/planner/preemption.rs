@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
+use super::holds::Preemption;
 use super::starts::{StartEnd, evicted_key};
 use super::state::Planner;
-
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
@@ -370,15 +370,22 @@ impl Planner {
 
     /// Victims that this plan has started are not evicted: their starts are taken back.
     fn begin_preemption(&mut self, id: &JobId, found: &VictimSet, now_ms: i64, plan: &mut Plan) {
-        let Some(job) = self.queues.get(id) else { return };
+        let Some(job) = self.queues.get(id).cloned() else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
         let victims: Vec<JobId> = found.awaited.iter().cloned().chain(new).collect();
         self.drop_holds(id);
-        let Some(job) = self.queues.get(id) else { return };
-        let left = victims.iter().cloned().collect();
-        let victims = (victims, found.awaited.len());
-        self.holds.begin_preemption(&self.ledger, job, found.cluster.clone(), victims, left);
+        let preemption = Preemption {
+            request: self.ledger.tree().request(&job.request),
+            job,
+            cluster: found.cluster.clone(),
+            left: victims.iter().cloned().collect(),
+            victims,
+            awaited: found.awaited.len(),
+            tried_at: None,
+            kept: Vec::new(),
+        };
+        self.holds.begin_preemption(&self.ledger, preemption);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
         self.version += 1;
@@ -410,9 +417,9 @@ impl Planner {
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
 
-    /// Whether a preemptor whose own victims have ended will fit once the other preemptors, without those in `but`, have
-    /// started and all ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor
-    /// has started without them.
+    /// Whether a preemptor whose own victims have ended will fit in the cluster once the other preemptors, without those in
+    /// `but`, have started and all ending jobs are gone, which its preemption relied on. Victims of others end even if
+    /// their preemptor has started without them.
     pub(super) fn comes_by_itself(
         &mut self,
         job: &WaitingJob,
@@ -432,7 +439,7 @@ impl Planner {
         let request = self.ledger.tree().request(&job.request);
         let short = self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0);
         self.restore(supposed);
-        if short.is_some() {
+        if short.is_some() || !places.could_hold(job).contains(cluster) {
             return false;
         }
         let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));

@@ -24,6 +24,14 @@ impl Planner {
         jobs
     }
 
+    /// The first jobs of the classes that the limit on searches has left out; none if the last plan has searched for all.
+    pub(crate) fn unsearched(&self) -> BTreeSet<JobId> {
+        let fronts = self.queues.lines().flat_map(|(_, line)| &line.fronts);
+        let left_out = |class: &ClassId| !self.searched.contains(class) && self.missed(*class).is_none();
+        let left_out = fronts.filter(|(_, class)| !self.searched.is_empty() && left_out(class));
+        left_out.map(|(key, _)| key.id.clone()).collect()
+    }
+
     /// As if so many jobs had been preempted by share at this time.
     pub(crate) fn note_shared(&mut self, at_ms: i64, times: usize) {
         self.shared.extend(std::iter::repeat_n(at_ms, times));

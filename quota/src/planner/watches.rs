@@ -167,11 +167,8 @@ impl Watches {
             return false;
         }
         let holds = !places.could_hold(job).is_empty();
-        if holds {
-            self.somewhere.insert(job.shape)
-        } else {
-            self.nowhere.insert(job.shape)
-        };
+        let known = if holds { &mut self.somewhere } else { &mut self.nowhere };
+        known.insert(job.shape);
         holds
     }
 

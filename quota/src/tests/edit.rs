@@ -129,3 +129,29 @@ fn after_an_edit_those_go_last_for_whom_nobody_is_evicted() {
     fleet.end("a-1");
     assert_eq!(fleet.plan(), ["b-p starts on any"]);
 }
+
+/// Beside `b-q` there is too little for `a-p`, and for `b-q` there is too little in any case.
+#[test]
+fn after_an_edit_nobody_gives_up_beside_another_one_that_gives_up() {
+    let mut fleet = Fleet::new("root 14-14; a 0-14; b 0-14; c 0-14", "any 1000");
+    for (id, path, cores, priority) in
+        [("a-1", "a", 4, -1), ("b-1", "b", 4, -1), ("b-2", "b", 2, 0), ("c-1", "c", 4, 0)]
+    {
+        fleet.run(id, path, cores, priority, "any");
+    }
+    fleet.submit("a-p", "a", 4, 0);
+    fleet.submit("b-q", "b", 4, 0);
+    let takes = ["a-p preempts a-1 (InQueuePriority) for any", "b-q preempts b-1 (InQueuePriority) for any"];
+    assert_eq!(fleet.plan(), takes);
+    edit(&mut fleet, "root 10-10; a 0-14; b 0-5; c 0-14");
+    fleet.end("a-1");
+    fleet.end("b-1");
+    assert_eq!(fleet.plan(), ["b-q waits: Backoff until 5000", "a-p starts on any"]);
+}
+
+#[test]
+fn a_min_that_an_edit_gives_to_a_claim_is_taken_back_at_once() {
+    let mut fleet = claimed("root 100-100; a 0-100 @max-bypass=1m; b 0-100", "");
+    edit(&mut fleet, "root 100-100; a 4-100 @max-bypass=1m; b 0-100");
+    assert_eq!(fleet.plan(), ["a-big preempts b-2 (Reclaim), b-1 (Reclaim) for east"]);
+}

@@ -132,16 +132,16 @@ const HOUR: i64 = 60 * MINUTE;
 
 #[test]
 fn a_job_that_would_lose_much_work_gives_way_to_a_smaller_share_after_a_while() {
-    let mut fleet = shared(2 * MINUTE, MINUTE);
+    let mut fleet = shared(30 * SECOND, 20 * SECOND);
     fleet.planner.note_shared(HOUR, 20);
     assert_eq!(plan_at(&mut fleet, HOUR), ["late preempts hog2 (FairShare) for east"], "the larger share");
     // Below 20 preemptions by share in six hours, and six hours after them, the law stands as it is.
     for (times, at_ms) in [(0, HOUR), (19, HOUR), (20, HOUR - 6 * HOUR)] {
-        let mut fleet = shared(3 * MINUTE, 3 * MINUTE);
+        let mut fleet = shared(31 * SECOND, 31 * SECOND);
         fleet.planner.note_shared(at_ms, times);
         assert_eq!(plan_at(&mut fleet, HOUR), ["late preempts hog2 (FairShare) for east"]);
     }
-    let mut fleet = shared(3 * MINUTE, 3 * MINUTE);
+    let mut fleet = shared(31 * SECOND, 31 * SECOND);
     fleet.planner.note_shared(HOUR - 6 * HOUR + 11 * MINUTE, 20);
     let until_ms = HOUR + 10 * MINUTE;
     assert_eq!(plan_at(&mut fleet, HOUR), [format!("late waits: Protected hog2 until {until_ms}")]);

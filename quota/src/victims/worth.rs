@@ -9,8 +9,9 @@ use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
 use crate::tree::NodeId;
 
-/// Work that a job may lose to a smaller share at any time.
-const SHARE_LOSS_MS: i64 = 120_000;
+/// Work that a job may lose to a smaller share at any time. Of jobs that take a minute or two, more than that would be most
+/// of their work; less would leave hardly a victim, because jobs are also protected for 10 s after their start.
+const SHARE_LOSS_MS: i64 = 30_000;
 /// How long a job must have been behind before it preempts by share a job that would lose more.
 const SHARE_PATIENCE_MS: i64 = 600_000;
 /// For this long after a queue has lost a job to a smaller share, it preempts nobody by share: what it lacks now it
