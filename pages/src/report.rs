@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("report.css");
 /// Height of a lane of runs, and of a chart of use.
-const LANE: usize = 16;
+const LANE: usize = 18;
 const CHART: i64 = 90;
 /// A longer story is cut; the run itself can be asked for its log.
 const STORY_MAX: usize = 400 * 1024;
@@ -117,7 +117,7 @@ fn bar(run: &RunBox, end_ms: i64) -> Markup {
             rect class=(class(&run.reason)) width="100%" height="100%" {
                 title { (run.job) ", " (run.gpus) " GPUs, " (clock(run.from_ms)) " to " (clock(run.to_ms)) ": " (ended(&run.reason)) }
             }
-            @if let Some(name) = fitting(&run.job, width) { text x="4" y=(LANE - 5) { (name) } }
+            @if let Some(name) = fitting(&run.job, width) { text x="4" y=(LANE - 6) { (name) } }
         }
     }
 }
