@@ -180,13 +180,13 @@ pub struct VirtualClusterStatus {
     /// How much of the guaranteed, good resources is in use: the largest share of GPUs, CPUs and memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<String>,
-    /// GPUs: used/good.
+    /// GPUs: used/good, or - if none is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// CPUs: used/good.
+    /// CPUs: used/good, or - if none is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Memory: used/good.
+    /// Memory: used/good, or - if none is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
     /// Leaf cells of all types that are promised.

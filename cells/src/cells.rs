@@ -79,6 +79,14 @@ impl Cells {
         self.topology.nodes.iter().map(|node| &node.name)
     }
 
+    /// The same with the number of leaf cells of each.
+    pub fn leaves_by_node(&self) -> impl Iterator<Item = (&NodeName, u64)> {
+        self.topology.nodes.iter().map(|node| {
+            let leaves = node.cells.iter().map(|cell| u64::from(self.topology.cell(*cell).leaves));
+            (&node.name, leaves.sum())
+        })
+    }
+
     #[must_use]
     pub fn is_good(&self, node: &NodeName) -> bool {
         self.topology.node_numbers.get(node).is_some_and(|node| self.state.good(*node))

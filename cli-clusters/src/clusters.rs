@@ -8,15 +8,13 @@ use fleet_cli_ground::{
     listing::{self, List},
     members,
 };
-use fleet_resources::quantity;
-use fleet_views::amounts::short;
+use fleet_hub_core::facts;
+use fleet_views::{amounts::GPU, ready_nodes, used_of_total};
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::ClustersArgs;
 use fleet_console::progress::Progress;
-
-const GPU: &str = "nvidia.com/gpu";
 
 pub async fn run(hub: &Hub, args: &ClustersArgs) -> anyhow::Result<Answer> {
     listing::run(&args.listing, async || {
@@ -44,29 +42,25 @@ fn list(clusters: &[Cluster], wide: bool, now: Timestamp) -> anyhow::Result<List
     list.nothing =
         "No clusters have joined; `fleet join NAME --member-kubeconfig FILE` adds one.".to_string();
     for cluster in clusters {
-        let status = cluster.status.clone().unwrap_or_default();
-        let nodes = match &status.node_summary {
-            Some(nodes) if nodes.ready_num == nodes.total_num => nodes.total_num.to_string(),
-            Some(nodes) => format!("{}/{}", nodes.ready_num, nodes.total_num),
-            None => "-".to_string(),
-        };
+        let facts = facts::cluster(cluster);
+        let has_reported = cluster.status.as_ref().is_some_and(|status| status.node_summary.is_some());
+        let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_string();
         let metadata = json!({"metadata": {"creationTimestamp": cluster.metadata.creation_timestamp}});
         let mut cells = vec![
             cluster.metadata.name.clone().unwrap_or_default(),
-            status.kubernetes_version.clone().unwrap_or_else(|| "-".to_string()),
+            or_dash(&facts.version),
             readiness(cluster),
-            nodes,
-            used_of_total(cluster, GPU),
-            used_of_total(cluster, "cpu"),
-            used_of_total(cluster, "memory"),
+            if has_reported { ready_nodes(&facts) } else { "-".to_string() },
+            used_of_total(&facts, GPU),
+            used_of_total(&facts, "cpu"),
+            used_of_total(&facts, "memory"),
             age::of(&metadata, now),
         ];
         if wide {
-            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
-            cells.push(or_dash(&cluster.spec.region));
-            cells.push(if cluster.spec.zones.is_empty() { "-".into() } else { cluster.spec.zones.join(",") });
-            cells.push(or_dash(&cluster.spec.provider));
-            cells.push(or_dash(&cluster.spec.api_endpoint));
+            cells.push(or_dash(&facts.region));
+            cells.push(or_dash(&cluster.spec.zones.join(",")));
+            cells.push(or_dash(&facts.provider));
+            cells.push(or_dash(cluster.spec.api_endpoint.as_deref().unwrap_or_default()));
         }
         list.row(cluster, cells)?;
     }
@@ -79,22 +73,6 @@ fn readiness(cluster: &Cluster) -> String {
     let ready = ready.map_or("Unknown", |condition| condition.status.as_str());
     let cordoned = cluster.spec.taints.iter().any(|taint| taint.key == CORDON_TAINT);
     if cordoned { format!("{ready},SchedulingDisabled") } else { ready.to_string() }
-}
-
-/// `3/32`: requests of pods and reservations, of what is allocatable.
-fn used_of_total(cluster: &Cluster, resource: &str) -> String {
-    let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref());
-    let Some(summary) = summary else {
-        return "-".to_string();
-    };
-    let amount = |all: &std::collections::BTreeMap<String, String>| {
-        all.get(resource).and_then(|text| quantity::parse(resource, text).ok())
-    };
-    let Some(total) = amount(&summary.allocatable) else {
-        return "-".to_string();
-    };
-    let used = amount(&summary.allocated).unwrap_or_default();
-    format!("{}/{}", short(resource, used), short(resource, total))
 }
 
 #[cfg(test)]

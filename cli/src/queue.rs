@@ -1,8 +1,8 @@
 //! `fleet queue`: the queues of a cluster with their use, and their waiting and running jobs.
 //!
 //! On a hub they are the quota tree: use comes from the tree's status; waiting and running jobs are counted
-//! from the QueueUnits. In a member they are Volcano's queues (`member`). Deliberately absent: rules of
-//! admission.
+//! from the QueueUnits. In a member they are Volcano's queues (`member`). The amounts of a row are those of
+//! `fleet_views`, as on the portal's pages. Deliberately absent: rules of admission.
 
 mod member;
 
@@ -19,7 +19,9 @@ use fleet_cli_ground::{
     listing::{self, List, Names},
     server::Selectors,
 };
-use fleet_views::amounts::{borrowed, line as amounts};
+use fleet_hub_core::facts;
+use fleet_resources::quantity;
+use fleet_views::{QueueAmounts, QueueTexts};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -28,17 +30,27 @@ use fleet_console::progress::Progress;
 
 pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
 
-/// One queue, as `-o json` prints it.
+/// One queue, as `-o json` prints it: amounts as they were written.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueRow {
     /// Full path, `root/child-2`.
     queue: String,
+    /// What its line of the table says.
     #[serde(skip)]
-    depth: usize,
-    #[serde(skip)]
-    name: String,
+    amounts: QueueAmounts,
     namespaces: Vec<String>,
+    #[serde(flatten)]
+    written: Written,
+    /// Use above min.
+    borrowed: BTreeMap<String, String>,
+    waiting: usize,
+    running: usize,
+}
+
+/// Amounts of a queue as its object has them.
+#[derive(Debug, Default, Serialize)]
+struct Written {
     /// Use of admitted jobs; never above max.
     used: BTreeMap<String, String>,
     /// Use of running jobs whose policy has no queue: not limited by max, but it reduces what queued jobs may
@@ -47,16 +59,25 @@ pub struct QueueRow {
     unqueued: BTreeMap<String, String>,
     min: BTreeMap<String, String>,
     max: BTreeMap<String, String>,
-    /// Use above min.
-    borrowed: BTreeMap<String, String>,
-    waiting: usize,
-    running: usize,
 }
 
 impl QueueRow {
+    fn new(amounts: QueueAmounts, namespaces: Vec<String>, written: Written) -> Self {
+        let borrowed = amounts.borrowed.iter();
+        Self {
+            queue: amounts.path.clone(),
+            namespaces,
+            written,
+            borrowed: borrowed.map(|(name, over)| (name.clone(), quantity::format(name, *over))).collect(),
+            waiting: amounts.waiting,
+            running: amounts.running,
+            amounts,
+        }
+    }
+
     /// Whether this is the leaf at `path` or a node above it.
     pub fn holds(&self, path: &str) -> bool {
-        path.strip_prefix(self.queue.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        self.amounts.holds(path)
     }
 }
 
@@ -67,12 +88,42 @@ pub fn trees() -> String {
 
 /// The nodes of the tree in force, parents first; none without one.
 pub fn rows(trees: &[ElasticQuotaTree], units: &[QueueUnit]) -> Vec<QueueRow> {
-    let mut rows = Vec::new();
-    if let Some(view) = quota_tree::in_force(trees) {
-        let used = view.object.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
-        add(&mut rows, view.root, Some(&used), "", 0, units);
+    let (Some(view), Some(root)) = (quota_tree::in_force(trees), facts::tree(trees).root) else {
+        return Vec::new();
+    };
+    let mut written = Vec::new();
+    write(&mut written, view.root, view.object.status.as_ref().and_then(|status| status.root.as_ref()));
+    let rows = QueueAmounts::of_tree(&root, &jobs(units)).into_iter().zip(written);
+    rows.map(|(amounts, (namespaces, written))| QueueRow::new(amounts, namespaces, written)).collect()
+}
+
+/// By leaf, how many jobs wait and how many run.
+fn jobs(units: &[QueueUnit]) -> BTreeMap<String, (usize, usize)> {
+    let mut jobs: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for unit in units {
+        let (waiting, running) = jobs.entry(unit.spec.queue.clone().unwrap_or_default()).or_default();
+        match unit.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            None | Some("Enqueued" | "Reserved") => *waiting += 1,
+            Some("Dequeued" | "Running") => *running += 1,
+            Some(_) => {}
+        }
     }
-    rows
+    jobs
+}
+
+/// Namespaces and amounts of a node and of those below it, parents first.
+fn write(all: &mut Vec<(Vec<String>, Written)>, node: &QuotaNode, status: Option<&QuotaNodeStatus>) {
+    let written = Written {
+        used: status.map(|status| status.used.clone()).unwrap_or_default(),
+        unqueued: status.map(|status| status.unqueued.clone()).unwrap_or_default(),
+        min: texts(&node.min),
+        max: texts(&node.max),
+    };
+    all.push((node.namespaces.clone(), written));
+    for child in &node.children {
+        let status = status.and_then(|status| status.children.iter().find(|found| found.name == child.name));
+        write(all, child, status);
+    }
 }
 
 /// A line for each tree that is not in force, and which tree is; empty if all trees are valid.
@@ -163,51 +214,6 @@ pub async fn list<T: DeserializeOwned>(hub: &Hub, path: String) -> anyhow::Resul
     Ok(items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?)
 }
 
-fn add(
-    rows: &mut Vec<QueueRow>,
-    node: &QuotaNode,
-    status: Option<&QuotaNodeStatus>,
-    parent: &str,
-    depth: usize,
-    units: &[QueueUnit],
-) {
-    let path = fleet_views::path_of(&node.name, parent);
-    let below = format!("{path}/");
-    let mut waiting = 0;
-    let mut running = 0;
-    for unit in units {
-        let queue = unit.spec.queue.as_deref().unwrap_or_default();
-        if queue != path && !queue.starts_with(&below) {
-            continue;
-        }
-        match unit.status.as_ref().and_then(|status| status.phase.as_deref()) {
-            None | Some("Enqueued" | "Reserved") => waiting += 1,
-            Some("Dequeued" | "Running") => running += 1,
-            Some(_) => {}
-        }
-    }
-    let unqueued = status.map(|status| status.unqueued.clone()).unwrap_or_default();
-    let (used, min) = (status.map(|status| status.used.clone()).unwrap_or_default(), texts(&node.min));
-    rows.push(QueueRow {
-        queue: path.clone(),
-        depth,
-        name: node.name.clone(),
-        namespaces: node.namespaces.clone(),
-        // The root does not borrow.
-        borrowed: if depth == 0 { BTreeMap::new() } else { borrowed(&used, &min) },
-        used,
-        unqueued,
-        min,
-        max: texts(&node.max),
-        waiting,
-        running,
-    });
-    for child in &node.children {
-        let status = status.and_then(|status| status.children.iter().find(|found| found.name == child.name));
-        add(rows, child, status, &path, depth + 1, units);
-    }
-}
-
 fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
     amounts
         .iter()
@@ -224,7 +230,7 @@ fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
 /// A row cannot be serialized.
 pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool, names: Names) -> anyhow::Result<List> {
     let rows: Vec<&QueueRow> = rows.collect();
-    let unqueued = rows.iter().any(|row| !row.unqueued.is_empty());
+    let unqueued = rows.iter().any(|row| !row.amounts.unqueued.is_empty());
     let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "BORROWED", "WAITING", "RUNNING"];
     if unqueued {
         headers.insert(2, "UNQUEUED");
@@ -236,20 +242,15 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool, names: Na
     let spare = &["NAMESPACES", "BORROWED"];
     let mut list = List { spare, ..List::of_items(&headers, ("", ".queue")) };
     for row in rows {
-        let mut cells = vec![
-            match names {
-                Names::Tree => format!("{}{}", "  ".repeat(row.depth), row.name),
-                Names::Paths => row.queue.clone(),
-            },
-            amounts(&row.used),
-            amounts(&row.min),
-            Some(amounts(&row.max)).filter(|max| max != "-").unwrap_or_else(|| "unlimited".to_string()),
-            amounts(&row.borrowed),
-            row.waiting.to_string(),
-            row.running.to_string(),
-        ];
+        let QueueTexts { used, unqueued: beside, min, max, borrowed } = row.amounts.texts();
+        let name = match names {
+            Names::Tree => format!("{}{}", "  ".repeat(row.amounts.depth), row.amounts.name),
+            Names::Paths => row.queue.clone(),
+        };
+        let mut cells =
+            vec![name, used, min, max, borrowed, row.waiting.to_string(), row.running.to_string()];
         if unqueued {
-            cells.insert(2, amounts(&row.unqueued));
+            cells.insert(2, beside);
         }
         if wide {
             cells.push(if row.namespaces.is_empty() { "-".into() } else { row.namespaces.join(",") });

@@ -6,7 +6,7 @@
 use std::{
     fs,
     io::{self, BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
 };
@@ -14,7 +14,7 @@ use std::{
 use fleet_fault_simulation as whole;
 use fleet_simulator::{
     Scenario,
-    cells::{CellScenario, read_config},
+    cells::{self, CellScenario, read_config},
     fast,
     scenario::{
         Mode,
@@ -87,16 +87,15 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let of_cells = CellScenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
     let (flag, wanted) = ("--html", args.html.is_some());
     let (flag, wanted) = if wanted { (flag, wanted) } else { ("--log", args.log.is_some()) };
-    if wanted && (of_cells.is_some() || args.files.len() != 1) {
-        let found = if of_cells.is_some() {
-            format!("{name}, which has cells")
-        } else {
-            args.files.len().to_string()
-        };
-        return Err(Trouble::File(format!("{flag}: found {found}; allowed: one scenario of jobs")));
+    let is_undrawn = args.html.is_some() && of_cells.is_some();
+    if wanted && (is_undrawn || args.files.len() != 1) {
+        let found =
+            if is_undrawn { format!("{name}, which has cells") } else { args.files.len().to_string() };
+        let allowed = if args.html.is_some() { "one scenario of jobs" } else { "one scenario" };
+        return Err(Trouble::File(format!("{flag}: found {found}; allowed: {allowed}")));
     }
     if let Some(scenario) = of_cells {
-        return cells(&scenario, args);
+        return of_cells_alone(&scenario, args);
     }
     let mut scenario = Scenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
     let (remarks, more) = scenario.remarks();
@@ -118,9 +117,8 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
         None if terminal::has_colours() => Box::new(People::new(Painter::new(out), &title(&scenario))?),
         None => Box::new(People::new(out, &title(&scenario))?),
     };
-    if let Some(file) = &args.log {
-        let out = fs::File::create(file).map_err(|error| unwritable("--log", file, &error))?;
-        log = Box::new(Both { shown: log, kept: WholeLog::new(BufWriter::new(out), &scenario) });
+    if let Some(out) = log_file(args)? {
+        log = Box::new(Both { shown: log, kept: WholeLog::new(out, &scenario) });
     }
     let summary = match &args.html {
         None => simulate(&scenario, log.as_mut())?,
@@ -153,6 +151,14 @@ impl Drawn {
         let page = fleet_portal::report::page(&self.title, &self.recorder.charts(), &story);
         fs::write(file, page).map_err(|error| unwritable("--html", file, &error))
     }
+}
+
+/// The file of `--log`.
+fn log_file(args: &SimulateArgs) -> Result<Option<BufWriter<fs::File>>, Trouble> {
+    let create = |file: &PathBuf| {
+        fs::File::create(file).map(BufWriter::new).map_err(|error| unwritable("--log", file, &error))
+    };
+    args.log.as_ref().map(create).transpose()
 }
 
 fn unwritable(flag: &str, file: &Path, error: &io::Error) -> Trouble {
@@ -209,13 +215,19 @@ impl Log for Drawn {
 }
 
 /// A simulation of cells alone; returns whether the audit found nothing.
-fn cells(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> {
+fn of_cells_alone(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> {
     let mut out = BufWriter::new(io::stdout());
     let lines = matches!(args.output, Some(LogFormat::Jsonl));
-    let summary = scenario.run(&mut |record| match lines {
+    let shown = |record: &cells::Record| match lines {
         true => writeln!(out, "{}", record.json()?),
         false => writeln!(out, "{}", record.line()),
-    })?;
+    };
+    let kept = log_file(args)?.map(|out| cells::RunLog::new(out, scenario)).transpose()?;
+    let mut both = cells::Both(shown, kept);
+    let summary = scenario.run(&mut both)?;
+    if let Some(mut kept) = both.1 {
+        kept.end(&summary)?;
+    }
     match lines {
         true => writeln!(out, "{}", serde_json::json!({ "summary": summary }))?,
         false => writeln!(out, "\n{}", summary.lines())?,

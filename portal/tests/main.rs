@@ -3,6 +3,7 @@
 mod administration;
 mod api;
 mod hub;
+mod large;
 mod members;
 mod rest;
 mod survives;

@@ -52,18 +52,6 @@ pub fn rank(resource: &str) -> u8 {
 
 /// `jobs=1 gpu=3 cpu=3 memory=6Gi`: the most important resources first, without amounts of 0 and without
 /// limits that never apply; `-` when nothing is left.
-pub fn line(all: &BTreeMap<String, String>) -> String {
-    let cells = sorted(all).into_iter().filter_map(|(name, text)| match quantity::parse(name, text) {
-        Ok(0) => None,
-        Ok(amount) if is_unlimited(name, amount) => None,
-        Ok(amount) => Some(format!("{}={}", label(name), short(name, amount))),
-        Err(_) => Some(format!("{}={text}", label(name))),
-    });
-    let cells: Vec<String> = cells.collect();
-    if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
-}
-
-/// The same of amounts in base units.
 pub fn line_of(all: &BTreeMap<String, i64>) -> String {
     let shown =
         sorted(all).into_iter().filter(|(name, amount)| **amount != 0 && !is_unlimited(name, **amount));
@@ -72,22 +60,10 @@ pub fn line_of(all: &BTreeMap<String, i64>) -> String {
     if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
 }
 
-fn sorted<V>(all: &BTreeMap<String, V>) -> Vec<(&String, &V)> {
-    let mut sorted: Vec<(&String, &V)> = all.iter().collect();
+fn sorted(all: &BTreeMap<String, i64>) -> Vec<(&String, &i64)> {
+    let mut sorted: Vec<(&String, &i64)> = all.iter().collect();
     sorted.sort_by_key(|(name, _)| (rank(name), (*name).clone()));
     sorted
-}
-
-/// What is used above min; jobs have no min.
-pub fn borrowed(used: &BTreeMap<String, String>, min: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let amount = |name: &str, text: &String| quantity::parse(name, text).unwrap_or(0);
-    used.iter()
-        .filter(|(name, _)| *name != JOBS)
-        .filter_map(|(name, text)| {
-            let over = amount(name, text) - min.get(name).map_or(0, |text| amount(name, text));
-            (over > 0).then(|| (name.clone(), quantity::format(name, over)))
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -96,18 +72,12 @@ mod tests {
 
     #[test]
     fn amounts_are_short_and_in_order() {
-        let all = |cells: &[(&str, &str)]| {
-            cells.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect::<BTreeMap<_, _>>()
+        let all = |cells: &[(&str, i64)]| {
+            cells.iter().map(|(name, amount)| (name.to_string(), *amount)).collect::<BTreeMap<_, _>>()
         };
         let used =
-            all(&[("cpu", "1500m"), ("memory", "6Gi"), (GPU, "3"), (JOBS, "1"), ("ephemeral-storage", "0")]);
-        assert_eq!(line(&used), "jobs=1 gpu=3 cpu=1.5 memory=6Gi");
-        assert_eq!(line(&all(&[(GPU, "2147483647")])), "-");
-        let over = borrowed(&used, &all(&[(GPU, "1"), ("cpu", "2")]));
-        assert_eq!(line(&over), "gpu=2 memory=6Gi");
-        assert_eq!(
-            line_of(&BTreeMap::from([("cpu".to_string(), 1500), ("memory".to_string(), 3 << 30)])),
-            "cpu=1.5 memory=3Gi"
-        );
+            all(&[("cpu", 1500), ("memory", 6 << 30), (GPU, 3), (JOBS, 1), ("ephemeral-storage", 0)]);
+        assert_eq!(line_of(&used), "jobs=1 gpu=3 cpu=1.5 memory=6Gi");
+        assert_eq!(line_of(&all(&[(GPU, 2_147_483_647)])), "-");
     }
 }

@@ -59,42 +59,46 @@ pub fn clusters(known: &Known, sight: &Sight) -> Vec<ClusterRow> {
     if !sight.clusters {
         return Vec::new();
     }
-    known
-        .clusters()
-        .iter()
-        .map(|(name, facts)| {
-            let lease = known.leases().get(name);
-            let (state, is_well, mut sentence) = state(facts, lease);
-            let fenced = fenced(known, sight, name);
-            if !fenced.is_empty() {
-                sentence = format!("{sentence} {fenced}").trim_start().to_owned();
-            }
-            let (here, running) = known.running_in(sight, name);
-            // Without the bound a viewer of few of them would look for more until the last.
-            let shown = running.min(MOST_JOBS);
-            let mut moving = moving(known, sight, name, facts, lease);
-            let more_moving = moving.len().saturating_sub(MOST_JOBS);
-            moving.truncate(MOST_JOBS);
-            ClusterRow {
-                name: name.clone(),
-                version: facts.version.clone(),
-                region: facts.region.clone(),
-                state,
-                is_well,
-                sentence,
-                taints: facts.taints.clone(),
-                nodes: facts.nodes,
-                nodes_ready: facts.nodes_ready,
-                bars: bars(facts),
-                heat: heat(facts, &Who { known, sight, cluster: name }),
-                lease_renewed_s: lease.and_then(|lease| lease.renewed_s),
-                jobs: here.take(shown).map(|job| job_row(known, sight, job)).collect(),
-                more_jobs: running - shown,
-                moving,
-                more_moving,
-            }
-        })
-        .collect()
+    known.clusters().iter().map(|(name, facts)| row(known, sight, name, facts)).collect()
+}
+
+/// One of them.
+pub(crate) fn cluster(known: &Known, sight: &Sight, name: &str) -> Option<ClusterRow> {
+    let facts = known.clusters().get(name).filter(|_| sight.clusters)?;
+    Some(row(known, sight, name, facts))
+}
+
+fn row(known: &Known, sight: &Sight, name: &str, facts: &ClusterFacts) -> ClusterRow {
+    let lease = known.leases().get(name);
+    let (state, is_well, mut sentence) = state(facts, lease);
+    let fenced = fenced(known, sight, name);
+    if !fenced.is_empty() {
+        sentence = format!("{sentence} {fenced}").trim_start().to_owned();
+    }
+    let (here, running) = known.running_in(sight, name);
+    // Without the bound a viewer of few of them would look for more until the last.
+    let shown = running.min(MOST_JOBS);
+    let mut moving = moving(known, sight, name, facts, lease);
+    let more_moving = moving.len().saturating_sub(MOST_JOBS);
+    moving.truncate(MOST_JOBS);
+    ClusterRow {
+        name: name.to_owned(),
+        version: facts.version.clone(),
+        region: facts.region.clone(),
+        state,
+        is_well,
+        sentence,
+        taints: facts.taints.clone(),
+        nodes: facts.nodes,
+        nodes_ready: facts.nodes_ready,
+        bars: bars(facts),
+        heat: heat(facts, &Who { known, sight, cluster: name }),
+        lease_renewed_s: lease.and_then(|lease| lease.renewed_s),
+        jobs: here.take(shown).map(|job| job_row(known, sight, job)).collect(),
+        more_jobs: running - shown,
+        moving,
+        more_moving,
+    }
 }
 
 /// What leaves a cluster: first what is still there, then what already waits or starts elsewhere.
@@ -170,10 +174,32 @@ fn bars(facts: &ClusterFacts) -> Vec<Bar> {
     let shown = [amounts::GPU, "cpu", "memory"].into_iter();
     shown
         .filter_map(|name| {
-            let total = facts.allocatable.get(name).copied().filter(|total| *total > 0)?;
-            Some(bar(name, facts.allocated.get(name).copied().unwrap_or(0), None, Some(total), 0))
+            let (used, total) = used_and_total(facts, name).filter(|(_, total)| *total > 0)?;
+            Some(bar(name, used, None, Some(total), 0))
         })
         .collect()
+}
+
+/// Requests of pods and reservations, and what is allocatable; `None` if no node has any of it.
+fn used_and_total(facts: &ClusterFacts, resource: &str) -> Option<(i64, i64)> {
+    let total = *facts.allocatable.get(resource)?;
+    Some((facts.allocated.get(resource).copied().unwrap_or(0), total))
+}
+
+/// `3/32`, as tables print it; `-` if no node has any of it.
+pub fn used_of_total(facts: &ClusterFacts, resource: &str) -> String {
+    used_and_total(facts, resource).map_or_else(
+        || "-".to_owned(),
+        |(used, total)| format!("{}/{}", amounts::short(resource, used), amounts::short(resource, total)),
+    )
+}
+
+/// `4`, or `3/4` while not all are ready.
+pub fn ready_nodes(facts: &ClusterFacts) -> String {
+    match facts.nodes_ready == facts.nodes {
+        true => facts.nodes.to_string(),
+        false => format!("{}/{}", facts.nodes_ready, facts.nodes),
+    }
 }
 
 fn state(facts: &ClusterFacts, lease: Option<&LeaseFacts>) -> (String, bool, String) {

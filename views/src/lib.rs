@@ -22,6 +22,7 @@ mod nodes;
 mod outlook;
 mod paths;
 mod preemptions;
+mod queue_amounts;
 mod queues;
 pub mod run;
 mod said;
@@ -33,7 +34,7 @@ mod told;
 mod virtual_clusters;
 
 pub use bars::{Bar, bar};
-pub use clusters::{ClusterRow, MovingRow, clusters};
+pub use clusters::{ClusterRow, MovingRow, clusters, ready_nodes, used_of_total};
 pub use facts::{
     AttemptFacts, BindingFacts, ClaimFacts, ClusterFacts, End, Id, LeaseFacts, NodeGroup, PlaceFacts,
     QuotaFacts, RunFacts, Said, TaintFacts, TreeFacts, UnitFacts, VirtualClusterFacts,
@@ -48,6 +49,7 @@ pub use nodes::{ClusterPage, NodeJob, NodePage, NodeRow, cluster_page, cluster_p
 pub use outlook::outlook;
 pub use paths::{ROOT, path_of};
 pub use preemptions::{PreemptionRow, preempted_for, preemptions};
+pub use queue_amounts::{QueueAmounts, QueueTexts};
 pub use queues::{ClaimRow, QueuePage, QueueRow, Queues, WaitingRow, is_place, queue, queues};
 pub use said::said_now;
 pub use sight::{Namespaces, Sight};

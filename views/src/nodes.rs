@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    clusters::{ClusterRow, clusters},
+    clusters::{ClusterRow, cluster, clusters},
     facts::{ClusterFacts, NodeGroup},
     heat::{CORDONED, Who},
     job::State,
@@ -87,7 +87,7 @@ pub fn cluster_page(
     before: usize,
     most: usize,
 ) -> Option<ClusterPage> {
-    let row = clusters(known, sight).into_iter().find(|row| row.name == name)?;
+    let row = cluster(known, sight, name)?;
     page(known, sight, row, before, most)
 }
 

@@ -16,8 +16,9 @@ use crate::{
     facts::QuotaFacts,
     job::Job,
     known::{Known, Place},
-    paths::{holds, path_of},
+    paths::{ROOT, holds, path_of},
     preemptions::{PreemptionRow, preemptions},
+    queue_amounts::QueueAmounts,
     sight::Sight,
 };
 
@@ -317,17 +318,18 @@ impl Rows<'_> {
             running += line.admitted;
         }
         let loans = loans(node);
+        let amounts = QueueAmounts::of(node, path.clone(), depth, (waiting, running));
         self.rows.push(QueueRow {
-            name: node.name.clone(),
-            depth,
             is_leaf: node.children.is_empty(),
             namespaces,
-            bars: bars(node, depth == 0, lent, &self.governed),
-            unqueued: Some(amounts::line_of(&node.unqueued)).filter(|text| text != "-").unwrap_or_default(),
-            waiting,
-            running,
+            bars: bars(&amounts, lent, &self.governed),
+            unqueued: Some(amounts.texts().unqueued).filter(|text| text != "-").unwrap_or_default(),
             lending: lending(node, &loans, |child| self.shows(child)),
-            path: path.clone(),
+            path: amounts.path,
+            name: amounts.name,
+            depth: amounts.depth,
+            waiting: amounts.waiting,
+            running: amounts.running,
         });
         for (index, child) in node.children.iter().enumerate() {
             let lent =
@@ -339,12 +341,8 @@ impl Rows<'_> {
 
 /// A bar for each resource that the node limits, guarantees or uses. The root borrows from nobody. A resource that the
 /// tree does not name has no bar, unless the tree names none.
-fn bars(
-    node: &QuotaFacts,
-    is_root: bool,
-    lent: &BTreeMap<String, i64>,
-    governed: &BTreeSet<&String>,
-) -> Vec<Bar> {
+fn bars(node: &QueueAmounts, lent: &BTreeMap<String, i64>, governed: &BTreeSet<&String>) -> Vec<Bar> {
+    let is_root = node.path == ROOT;
     let mut names: Vec<&String> = node.used.keys().chain(node.min.keys()).chain(node.max.keys()).collect();
     names.sort_by_key(|name| (amounts::rank(name), (*name).clone()));
     names.dedup();

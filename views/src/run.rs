@@ -1,14 +1,19 @@
 //! A recorded run as charts: what each queue used over time, and which job ran where and when.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 
 /// Most runs of one cluster, and most lanes; more cannot be told apart.
 const MOST_BOXES: usize = 2_000;
 const MOST_LANES: usize = 200;
-/// Most points of one line.
+/// Most runs of all clusters together, as long as each has its fewest: a run is about 500 bytes of a page.
+const MOST_BOXES_OF_ALL: usize = 4_000;
+const FEWEST_BOXES: usize = 40;
+/// Most points of one line, and of all lines together, as long as each has its fewest.
 const MOST_POINTS: usize = 600;
+const MOST_POINTS_OF_ALL: usize = 60_000;
+const FEWEST_POINTS: usize = 60;
 
 /// Reads events in the order of time.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +51,7 @@ pub struct RunBox {
 pub struct ClusterRuns {
     pub cluster: String,
     pub lanes: usize,
+    /// By their beginning: those that took the most GPU hours.
     pub boxes: Vec<RunBox>,
     /// Runs that are not drawn.
     pub more: usize,
@@ -127,24 +133,30 @@ impl Recorder {
                 self.boxes.entry(cluster.clone()).or_default().push(open);
             }
         }
-        let clusters = self.boxes.into_iter().map(|(cluster, boxes)| lanes(cluster, boxes)).collect();
-        let queues = self.queues.into_iter().filter(|(_, points)| points.iter().any(|(_, used)| *used > 0));
-        let queues = queues.map(|(queue, points)| QueueUse {
+        let most = (MOST_BOXES_OF_ALL / self.boxes.len().max(1)).clamp(FEWEST_BOXES, MOST_BOXES);
+        let clusters = self.boxes.into_iter().map(|(cluster, boxes)| lanes(cluster, boxes, most)).collect();
+        self.queues.retain(|_, points| points.iter().any(|(_, used)| *used > 0));
+        let most = (MOST_POINTS_OF_ALL / self.queues.len().max(1)).clamp(FEWEST_POINTS, MOST_POINTS);
+        let queues = self.queues.into_iter().map(|(queue, points)| QueueUse {
             most: points.iter().map(|(_, used)| *used).max().unwrap_or(0),
-            points: thinned(points),
+            points: thinned(points, most),
             queue: if queue.is_empty() { "no queue".to_owned() } else { queue },
         });
         RunCharts { end_ms, queues: queues.collect(), clusters }
     }
 }
 
-/// Puts each run into the first lane that is free when it begins.
-fn lanes(cluster: String, mut boxes: Vec<RunBox>) -> ClusterRuns {
-    boxes.sort_by(|a, b| (a.from_ms, &a.job).cmp(&(b.from_ms, &b.job)));
+/// Puts each of the `most` largest runs into the first lane that is free when it begins.
+fn lanes(cluster: String, mut boxes: Vec<RunBox>, most: usize) -> ClusterRuns {
     let all = boxes.len();
+    // The first ones of a long run would leave the rest of the time empty.
+    let size = |run: &RunBox| Reverse(i128::from(run.gpus.max(1)) * i128::from(run.to_ms - run.from_ms));
+    boxes.sort_by(|a, b| (size(a), a.from_ms, &a.job).cmp(&(size(b), b.from_ms, &b.job)));
+    boxes.truncate(most);
+    boxes.sort_by(|a, b| (a.from_ms, &a.job).cmp(&(b.from_ms, &b.job)));
     let mut free_at: Vec<i64> = Vec::new();
     let mut kept = Vec::new();
-    for mut run in boxes.into_iter().take(MOST_BOXES) {
+    for mut run in boxes {
         let lane = free_at.iter().position(|free| *free <= run.from_ms).unwrap_or(free_at.len());
         if lane >= MOST_LANES {
             continue;
@@ -160,8 +172,8 @@ fn lanes(cluster: String, mut boxes: Vec<RunBox>) -> ClusterRuns {
 }
 
 /// The highest of points that are close together.
-fn thinned(points: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-    let each = points.len().div_ceil(MOST_POINTS).max(1);
+fn thinned(points: Vec<(i64, i64)>, most: usize) -> Vec<(i64, i64)> {
+    let each = points.len().div_ceil(most).max(1);
     let last = points.last().copied();
     let highest = points.chunks(each).filter_map(|part| {
         let most = part.iter().map(|(_, used)| *used).max()?;
@@ -224,5 +236,28 @@ mod tests {
         let east = &charts.clusters[0];
         assert!(east.boxes.len() <= MOST_BOXES && east.lanes <= MOST_LANES);
         assert_eq!(east.boxes.len() + east.more, 5_000);
+    }
+
+    #[test]
+    fn the_largest_runs_are_drawn_and_many_clusters_have_fewer_each() {
+        let mut recorder = Recorder::default();
+        for index in 0..50_000_i64 {
+            let (job, cluster) = (format!("job-{index}"), format!("east-{}", index % 20));
+            // One of a hundred has eight GPUs, also at the end.
+            recorder.submitted(index, &job, if index / 20 % 100 == 99 { 8 } else { 1 });
+            recorder.queued(index, &job, &format!("root/team-{}", index % 500));
+            recorder.started(index, &job, &cluster);
+            recorder.ended(index + 1_000, &job, "Succeeded");
+        }
+        let charts = recorder.charts();
+        let drawn: usize = charts.clusters.iter().map(|runs| runs.boxes.len()).sum();
+        assert!(drawn <= MOST_BOXES_OF_ALL && drawn > MOST_BOXES_OF_ALL / 2, "{drawn}");
+        for runs in &charts.clusters {
+            let large: Vec<_> = runs.boxes.iter().filter(|run| run.gpus == 8).collect();
+            assert_eq!(large.len(), 25, "{}", runs.cluster);
+            assert!(large.last().is_some_and(|run| run.from_ms > 49_000), "{}", runs.cluster);
+        }
+        let points: usize = charts.queues.iter().map(|line| line.points.len()).sum();
+        assert!(points <= MOST_POINTS_OF_ALL + 2 * charts.queues.len(), "{points}");
     }
 }

@@ -41,8 +41,13 @@ pub fn status(
         .collect();
     let resources = resources(config, cells);
     let sum = |of: fn(&LeafCells) -> i64| leaf_cells.iter().map(of).sum();
-    let shown =
-        |of: fn(&VcAmounts) -> String| Some(format!("{}/{}", of(&resources.used), of(&resources.guaranteed)));
+    // A promise of nothing, as of CPUs without a SKU type, is not one that bad nodes have taken away.
+    let shown = |amount: fn(&VcAmounts) -> i64, text: fn(i64) -> String| {
+        Some(match amount(&resources.total) {
+            0 => "-".to_string(),
+            _ => format!("{}/{}", text(amount(&resources.used)), text(amount(&resources.guaranteed))),
+        })
+    };
     let promised = cells.cells.iter().map(|row| PromisedCells {
         chain: row.chain.clone(),
         cell_type: row.cell_type.clone(),
@@ -53,9 +58,9 @@ pub fn status(
     let classes = jobs.iter().rev().filter(|(_, counts)| **counts != JobCounts::default());
     VirtualClusterStatus {
         allocation: Some(format!("{}%", allocation(&resources))),
-        gpu: shown(|amounts| amounts.gpu.to_string()),
-        cpu: shown(|amounts| amounts.cpu.to_string()),
-        memory: shown(|amounts| gib(amounts.memory_mb)),
+        gpu: shown(|amounts| amounts.gpu, |count| count.to_string()),
+        cpu: shown(|amounts| amounts.cpu, |count| count.to_string()),
+        memory: shown(|amounts| amounts.memory_mb, gib),
         guaranteed: sum(|cells| cells.guaranteed),
         used: sum(|cells| cells.used),
         bad: sum(|cells| cells.bad),

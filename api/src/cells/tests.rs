@@ -135,4 +135,9 @@ fn a_status_counts_as_openpais_page_does() {
         (shown(&own.gpu), shown(&own.allocation), own.used, own.bad),
         ("0/0".into(), "0%".into(), 1, 1)
     );
+    // Without SKU types a leaf cell is one device, and no CPUs or memory are promised.
+    let mut bare = config.clone();
+    bare.physical_cluster.sku_types.clear();
+    let own = status::status(&bare, &cells.vc_status("vc1").expect("a VC"), &jobs);
+    assert_eq!([shown(&own.gpu), shown(&own.cpu), shown(&own.memory)], ["0/0", "-", "-"]);
 }

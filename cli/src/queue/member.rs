@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use fleet_resources::quantity;
+use fleet_views::{QueueAmounts, QuotaFacts};
 use serde_json::Value;
 
-use super::{QueueRow, borrowed, texts};
+use super::{QueueRow, Written, texts};
 
 /// The list in a member; a hub does not serve it.
 pub const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
@@ -37,24 +39,24 @@ fn add(rows: &mut Vec<QueueRow>, queues: &[Value], queue: &Value, above: &str, d
     let (spec, status) = (&queue["spec"], &queue["status"]);
     let own = name(queue);
     let path = if above.is_empty() { own.to_string() } else { format!("{above}/{own}") };
-    let used = amounts(&status["allocated"]);
     let deserved = amounts(&spec["deserved"]);
-    let min = if deserved.is_empty() { amounts(&spec["guarantee"]["resource"]) } else { deserved };
+    let written = Written {
+        used: amounts(&status["allocated"]),
+        min: if deserved.is_empty() { amounts(&spec["guarantee"]["resource"]) } else { deserved },
+        max: amounts(&spec["capability"]),
+        ..Written::default()
+    };
     let count =
         |field: &str| status[field].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    rows.push(QueueRow {
-        queue: path.clone(),
-        depth,
+    let jobs = (count("pending") + count("inqueue"), count("running"));
+    let facts = QuotaFacts {
         name: own.to_string(),
-        namespaces: Vec::new(),
-        borrowed: if own == ROOT { BTreeMap::new() } else { borrowed(&used, &min) },
-        used,
-        unqueued: BTreeMap::new(),
-        min,
-        max: amounts(&spec["capability"]),
-        waiting: count("pending") + count("inqueue"),
-        running: count("running"),
-    });
+        used: parsed(&written.used),
+        min: parsed(&written.min),
+        max: parsed(&written.max),
+        ..QuotaFacts::default()
+    };
+    rows.push(QueueRow::new(QueueAmounts::of(&facts, path.clone(), depth, jobs), Vec::new(), written));
     let mut below: Vec<&Value> = queues
         .iter()
         .filter(|other| name(other) != ROOT && name(other) != own && parent(other) == own)
@@ -80,6 +82,12 @@ fn amounts(value: &Value) -> BTreeMap<String, String> {
     let mut texts = texts(&map);
     texts.remove("pods");
     texts
+}
+
+/// In base units; the member's server accepts nothing but quantities.
+fn parsed(texts: &BTreeMap<String, String>) -> BTreeMap<String, i64> {
+    let amount = |(name, text): (&String, &String)| Some((name.clone(), quantity::parse(name, text).ok()?));
+    texts.iter().filter_map(amount).collect()
 }
 
 #[cfg(test)]

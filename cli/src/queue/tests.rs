@@ -12,14 +12,13 @@ fn shown(rows: &[QueueRow], wide: bool) -> String {
 
 #[test]
 fn the_tree_is_printed_with_its_jobs() {
-    let tree: Value =
+    let mut tree: Value =
         fleet_api::yaml::read(include_str!("../../../examples/walkthrough/elasticquotatree.yaml"))
             .expect("a tree");
-    let root: QuotaNode = serde_json::from_value(tree["spec"]["root"].clone()).expect("a root");
     let used = json!({"cpu": "3", "memory": "6Gi", "nvidia.com/gpu": "3", "kube-queue/max-jobs": "1"});
-    let status: QuotaNodeStatus = serde_json::from_value(json!({"name": "root", "used": used,
-        "children": [{"name": "child-2", "used": used}]}))
-    .expect("a status");
+    tree["status"] =
+        json!({"root": {"name": "root", "used": used, "children": [{"name": "child-2", "used": used}]}});
+    let tree: ElasticQuotaTree = serde_json::from_value(tree).expect("a tree");
     let unit = |name: &str, phase: &str| -> QueueUnit {
         serde_json::from_value(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
             "metadata": {"name": name}, "status": {"phase": phase},
@@ -27,9 +26,8 @@ fn the_tree_is_printed_with_its_jobs() {
                 "kind": "ResourceBinding", "namespace": "default", "name": name}}}))
         .expect("a unit")
     };
-    let mut rows = Vec::new();
     let units = [unit("a", "Running"), unit("b", "Enqueued"), unit("c", "Succeed")];
-    add(&mut rows, &root, Some(&status), "", 0, &units);
+    let rows = rows(&[tree], &units);
     insta::assert_snapshot!(shown(&rows, true), @r"
     QUEUE       USED                            MIN                    MAX                                         BORROWED                 WAITING   RUNNING   NAMESPACES
     root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       -                        1         1         -
@@ -120,18 +118,17 @@ fn a_tree_fits_80_columns() {
 
 #[test]
 fn the_path_of_the_root_does_not_depend_on_its_name() {
-    let root: QuotaNode =
-        serde_json::from_value(json!({"name": "company", "children": [{"name": "team"}]})).expect("a root");
+    let mut tree = tree("a", "5", Value::Null);
+    tree.spec.root.name = "company".to_string();
     let unit: QueueUnit = serde_json::from_value(json!({
         "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit", "metadata": {"name": "a"},
         "spec": {"queue": "root/team", "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
             "kind": "ResourceBinding", "namespace": "default", "name": "a"}},
         "status": {"phase": "Enqueued"}}))
     .expect("a unit");
-    let mut rows = Vec::new();
-    add(&mut rows, &root, None, "", 0, &[unit]);
+    let rows = rows(&[tree], &[unit]);
     let found: Vec<(&str, &str, usize)> =
-        rows.iter().map(|row| (row.queue.as_str(), row.name.as_str(), row.waiting)).collect();
+        rows.iter().map(|row| (row.queue.as_str(), row.amounts.name.as_str(), row.waiting)).collect();
     assert_eq!(found, [("root", "company", 1), ("root/team", "team", 1)]);
     assert!(rows.iter().all(|row| row.holds("root/team")));
 }

@@ -153,7 +153,7 @@ fn or_dash(text: &str) -> &str {
 
 /// Nothing is promised of what a configuration does not name.
 fn is_something(amount: &str) -> bool {
-    !amount.is_empty() && !amount.ends_with("/0") && !amount.ends_with("/0Gi")
+    !matches!(amount, "" | "-") && !amount.ends_with("/0") && !amount.ends_with("/0Gi")
 }
 
 /// `4/8`, used of promised.
@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn nothing_of_nothing_is_a_dash() {
-        for (text, expected) in [("0/0", "-"), ("0Gi/0Gi", "-"), ("", "-"), ("0/8", "0/8"), ("4/10", "4/10")]
+        for (text, expected) in
+            [("0/0", "-"), ("0Gi/0Gi", "-"), ("", "-"), ("-", "-"), ("0/8", "0/8"), ("4/10", "4/10")]
         {
             assert_eq!(amount(text), expected);
         }

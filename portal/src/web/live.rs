@@ -102,33 +102,34 @@ struct Watching {
 
 impl Viewer {
     fn frames(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
-        stream::unfold(Some(self), |viewer| async move {
-            let mut viewer = viewer?;
-            let session = viewer.session.clone();
+        let session = self.session.clone();
+        // One for the whole stream: it has a timer, which would be set anew with each frame.
+        let ended = Box::pin(async move { session.ended().await });
+        stream::unfold(Some((self, ended)), |state| async move {
+            let (mut viewer, mut ended) = state?;
             let frame = tokio::select! {
                 biased;
-                () = session.ended() => Some(OVER),
+                () = &mut ended => Some(OVER),
                 frame = viewer.next() => frame,
             }?;
             let goes_on = frame != OVER;
-            Some((Ok(frame), goes_on.then_some(viewer)))
+            Some((Ok(frame), goes_on.then_some((viewer, ended))))
         })
     }
 
     async fn next(&mut self) -> Option<Bytes> {
         let mut is_woken = false;
         loop {
-            if !self.web.sessions.has(&self.session) {
-                return Some(OVER);
+            if let Some(watching) = &mut self.watching {
+                let _waits = watching.watched.wait();
+                // Else the portal ends; or the page could not be drawn, and the browser comes again.
+                watching.shown.changed().await.ok()?;
+                is_woken = true;
             }
-            let sight = match rights::sight(&self.web, &self.session).await {
+            // After each wait, before anything is shown.
+            let sight = match self.sight().await? {
                 Ok(sight) => sight,
-                Err(AskError::Refused { code: 401, .. }) => return Some(self.over()),
-                // The page says by itself what the board knows of it: what was shown stays.
-                Err(_) => {
-                    self.stop.run_until_cancelled(tokio::time::sleep(TRY_AGAIN)).await?;
-                    continue;
-                }
+                Err(over) => return Some(over),
             };
             let watching = self.watching.take().filter(|watching| watching.sight == sight);
             let watching = watching.unwrap_or_else(|| self.watch(sight));
@@ -148,10 +149,21 @@ impl Viewer {
             if is_woken {
                 return Some(STILL_THERE);
             }
-            let _waits = watching.watched.wait();
-            // Else the portal ends; or the page could not be drawn, and the browser comes again.
-            watching.shown.changed().await.ok()?;
-            is_woken = true;
+        }
+    }
+
+    /// What the user may see now, or the last frame; `None` if the portal ends.
+    async fn sight(&self) -> Option<Result<Arc<Sight>, Bytes>> {
+        loop {
+            if !self.session.goes_on() {
+                return Some(Err(OVER));
+            }
+            match rights::sight(&self.web, &self.session).await {
+                Ok(sight) => return Some(Ok(sight)),
+                Err(AskError::Refused { code: 401, .. }) => return Some(Err(self.over())),
+                // The page says by itself what the board knows of it: what was shown stays.
+                Err(_) => self.stop.run_until_cancelled(tokio::time::sleep(TRY_AGAIN)).await?,
+            }
         }
     }
 

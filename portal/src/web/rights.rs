@@ -59,8 +59,8 @@ pub async fn sight_with(
     let left = MOST_NAMESPACES.saturating_sub(asked.len());
     asked.extend(more.into_iter().take(left));
     let keep = |sight: &Arc<Sight>, life| {
-        let seen =
-            Seen { until: Instant::now() + life, sight: sight.clone(), asked: Arc::new(asked.clone()) };
+        let until = Instant::now() + life;
+        let seen = Seen { until, sight: sight.clone(), asked: Arc::new(asked.clone()), whole_at: None };
         *rights.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     };
     match ask(&web.server_of(&session.credential), &asked).await {
@@ -82,11 +82,16 @@ pub async fn sight_with(
 
 /// What is known and need not be asked again. Every viewer wants it whenever its page changes: no name is copied.
 fn believed(web: &Web, rights: &Rights, more: &BTreeSet<String>) -> Option<Arc<Sight>> {
-    let seen = rights.seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let seen = seen.as_ref().filter(|seen| Instant::now() < seen.until)?;
+    let mut seen = rights.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = seen.as_mut().filter(|seen| Instant::now() < seen.until)?;
     let known = web.board.known();
+    let was_whole = more.is_empty() && seen.whole_at == Some(known.version());
     let mut wanted = known.namespaces().chain(more).take(MOST_NAMESPACES);
-    let is_whole = seen.sight.jobs == Namespaces::All || wanted.all(|name| seen.asked.contains(name));
+    let is_whole =
+        seen.sight.jobs == Namespaces::All || was_whole || wanted.all(|name| seen.asked.contains(name));
+    if is_whole && more.is_empty() {
+        seen.whole_at = Some(known.version());
+    }
     is_whole.then(|| seen.sight.clone())
 }
 

@@ -81,6 +81,8 @@ pub struct Seen {
     pub sight: Arc<Sight>,
     /// Namespaces it was asked about.
     pub asked: Arc<std::collections::BTreeSet<String>>,
+    /// Version of what the board knows at which no namespace was left to ask about: many viewers are woken at once.
+    pub whole_at: Option<u64>,
 }
 
 impl Session {
@@ -119,6 +121,11 @@ impl Session {
 
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.ends
+    }
+
+    /// Whether it has neither run out nor been ended.
+    pub fn goes_on(&self) -> bool {
+        !self.over.is_cancelled() && !self.is_over()
     }
 }
 
@@ -176,11 +183,6 @@ impl Sessions {
     pub fn end(&self, session: &Session) {
         session.over.cancel();
         self.all().remove(&session.id);
-    }
-
-    /// Whether it has neither run out nor been ended.
-    pub fn has(&self, session: &Session) -> bool {
-        !session.is_over() && self.all().contains_key(&session.id)
     }
 }
 
@@ -243,11 +245,11 @@ mod tests {
         );
         assert!(sessions.of(&HeaderMap::new()).is_none());
         sessions.end(&one);
-        assert!(sessions.of(&headers(&one)).is_none() && !sessions.has(&one));
+        assert!(sessions.of(&headers(&one)).is_none() && !one.goes_on());
         let two = begin();
         assert_ne!((&one.id, &one.visitor.form_key), (&two.id, &two.visitor.form_key));
         tokio::time::advance(LIFE).await;
-        assert!(sessions.of(&headers(&two)).is_none() && !sessions.has(&two));
+        assert!(sessions.of(&headers(&two)).is_none() && !two.goes_on());
     }
 
     #[tokio::test]
@@ -274,7 +276,7 @@ mod tests {
             begin("greedy").expect("in place of an own one");
         }
         assert_eq!(sessions.all().len(), MOST_OF_ONE + 1);
-        assert!(sessions.has(&victim) && !sessions.has(&first));
+        assert!(victim.goes_on() && !first.goes_on());
         // Accounts of one namespace are one owner.
         for number in 0..MOST_OF_ONE * 2 {
             begin(&format!("system:serviceaccount:team-a:sa-{number}")).expect("in place of an own one");
@@ -288,7 +290,7 @@ mod tests {
             number += 1;
         }
         assert_eq!(sessions.all().len(), MOST);
-        assert!(sessions.has(&victim) && begin("late").is_err());
+        assert!(victim.goes_on() && begin("late").is_err());
         assert!(begin("greedy").is_ok(), "in place of an own one");
         sessions.end(&victim);
         assert!(begin("late").is_ok());

@@ -6,10 +6,14 @@ use std::{
     io,
 };
 
-use fleet_cells::{Ask, Cells, Decision, GroupState, NodeName, PodDecision, Proposal, Refusal};
+use fleet_cells::{
+    Ask, Cells, Decision, GroupState, NodeName, PodDecision, PodGroup, Proposal, Refusal,
+    config::ClusterConfig,
+};
 use serde_json::{Value, json};
 
 use super::{
+    Watch,
     log_event::{LogEvent, Record, Summary},
     model::{Action, CellScenario, Job, NeverFits, Pod},
 };
@@ -17,10 +21,7 @@ use super::{
 /// Most violations that are reported.
 const VIOLATIONS_KEPT: usize = 100;
 
-pub(super) fn run(
-    scenario: &CellScenario,
-    tell: &mut dyn FnMut(&Record) -> io::Result<()>,
-) -> io::Result<Summary> {
+pub(super) fn run(scenario: &CellScenario, watch: &mut dyn Watch) -> io::Result<Summary> {
     let cells = Cells::new(scenario.config.clone(), scenario.unreported)
         .map_err(|errors| io::Error::new(io::ErrorKind::InvalidInput, errors.to_string()))?;
     let mut engine = Engine {
@@ -32,8 +33,9 @@ pub(super) fn run(
         pods: BTreeMap::new(),
         ends: BinaryHeap::new(),
         summary: Summary::default(),
-        tell,
+        watch,
     };
+    engine.watch.stand(0, &engine.cells)?;
     engine.play()?;
     Ok(engine.summary)
 }
@@ -51,7 +53,7 @@ struct Engine<'a> {
     /// Ends of running jobs: time, name, attempt.
     ends: BinaryHeap<Reverse<(i64, String, u32)>>,
     summary: Summary,
-    tell: &'a mut dyn FnMut(&Record) -> io::Result<()>,
+    watch: &'a mut dyn Watch,
 }
 
 struct State {
@@ -86,6 +88,7 @@ impl Engine<'_> {
                 self.ask_all()?;
             }
             self.audit();
+            self.watch.stand(self.now_ms, &self.cells)?;
         }
         self.summary.pending = self.jobs.values().filter(|state| !state.running).count();
         self.summary.running = self.jobs.values().filter(|state| state.running).count();
@@ -93,7 +96,7 @@ impl Engine<'_> {
     }
 
     fn say(&mut self, job: &str, event: LogEvent) -> io::Result<()> {
-        (self.tell)(&Record { at_ms: self.now_ms, job: job.to_string(), event })
+        self.watch.record(&Record { at_ms: self.now_ms, job: job.to_string(), event })
     }
 
     fn audit(&mut self) {
@@ -189,9 +192,11 @@ impl Engine<'_> {
             let message = format!("found a second group {name}; allowed: each name once at a time");
             return self.say(&name, LogEvent::Rejected { reason: "NameTaken".to_string(), message });
         }
-        let pods = count(&job.request.affinity_group.root);
+        let mut sizes = BTreeMap::new();
+        add_sizes(&mut sizes, &job.request.affinity_group.root, self.cells.config());
+        let pods = sizes.values().copied().fold(0, i64::saturating_add);
         let (vc, priority) = (job.request.vc.clone(), job.request.priority);
-        self.say(&name, LogEvent::Submitted { vc, priority, pods })?;
+        self.say(&name, LogEvent::Submitted { vc, priority, pods, sizes })?;
         let refusal = self.cells.admit(&job.request).err();
         let refusal = refusal.filter(|refusal| match refusal {
             Refusal::NeverFits(_) => self.scenario.never_fits == NeverFits::Reject,
@@ -387,9 +392,27 @@ impl Engine<'_> {
     }
 }
 
-fn count(group: &fleet_cells::PodGroup) -> i64 {
-    let own: i64 = group.members.iter().map(|member| member.pod_number.max(0)).fold(0, i64::saturating_add);
-    group.child_groups.iter().map(count).fold(own, i64::saturating_add)
+/// Adds the pods of a group, by their leaf cells.
+fn add_sizes(sizes: &mut BTreeMap<i64, i64>, group: &PodGroup, config: &ClusterConfig) {
+    for member in &group.members {
+        let leaves = member.leaf_cell_number.saturating_mul(leaves_of(&member.cell_type, config));
+        let pods = sizes.entry(leaves).or_default();
+        *pods = pods.saturating_add(member.pod_number.max(0));
+    }
+    group.child_groups.iter().for_each(|child| add_sizes(sizes, child, config));
+}
+
+/// Leaf cells of one cell of a type; 1 for a leaf cell, and without a type.
+fn leaves_of(cell_type: &str, config: &ClusterConfig) -> i64 {
+    let types = &config.physical_cluster.cell_types;
+    let (mut leaves, mut at) = (1_i64, cell_type);
+    // No type is part of itself, so there are not more steps than types.
+    for _ in 0..types.len() {
+        let Some(below) = types.get(at) else { break };
+        leaves = leaves.saturating_mul(below.child_cell_number);
+        at = &below.child_cell_type;
+    }
+    leaves
 }
 
 fn millis(ms: u128) -> i64 {

@@ -2,6 +2,8 @@
 
 mod words;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,6 +23,9 @@ pub enum LogEvent {
         vc: String,
         priority: i32,
         pods: i64,
+        /// Pods by their leaf cells, for [`super::RunLog`]; not in this log.
+        #[serde(skip)]
+        sizes: BTreeMap<i64, i64>,
     },
     Rejected {
         reason: String,
@@ -145,7 +150,7 @@ impl Record {
     #[must_use]
     pub fn line(&self) -> String {
         let what = match &self.event {
-            LogEvent::Submitted { vc, priority, pods } => {
+            LogEvent::Submitted { vc, priority, pods, .. } => {
                 let pods = if *pods == 1 { "1 pod".to_string() } else { format!("{pods} pods") };
                 format!("submitted to {vc} at priority {priority}, {pods}")
             }

@@ -10,13 +10,16 @@ mod log_event;
 mod model;
 mod named;
 mod read;
+mod run_log;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 
+use fleet_cells::Cells;
 pub use log_event::{LogEvent, Record, Summary};
 pub use model::{Action, CellScenario, Event, Job, NeverFits, Pod};
+pub use run_log::RunLog;
 
 use crate::scenario::ScenarioError;
 
@@ -41,7 +44,43 @@ impl CellScenario {
     ///
     /// # Errors
     /// A record cannot be told, or the configuration does not hold together.
-    pub fn run(&self, tell: &mut dyn FnMut(&Record) -> io::Result<()>) -> io::Result<Summary> {
-        engine::run(self, tell)
+    pub fn run(&self, watch: &mut dyn Watch) -> io::Result<Summary> {
+        engine::run(self, watch)
+    }
+}
+
+/// Is told what happens in a run.
+pub trait Watch {
+    /// # Errors
+    /// It cannot be told.
+    fn record(&mut self, record: &Record) -> io::Result<()>;
+
+    /// How the cells stand after the records so far.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn stand(&mut self, _at_ms: i64, _cells: &Cells) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&Record) -> io::Result<()>> Watch for F {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        self(record)
+    }
+}
+
+/// Tells the first, and the second if there is one.
+pub struct Both<A, B>(pub A, pub Option<B>);
+
+impl<A: Watch, B: Watch> Watch for Both<A, B> {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.0.record(record)?;
+        self.1.as_mut().map_or(Ok(()), |second| second.record(record))
+    }
+
+    fn stand(&mut self, at_ms: i64, cells: &Cells) -> io::Result<()> {
+        self.0.stand(at_ms, cells)?;
+        self.1.as_mut().map_or(Ok(()), |second| second.stand(at_ms, cells))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::CellScenario;
+use super::{CellScenario, Record};
 
 /// Set to write what is expected anew.
 const UPDATE: &str = "UPDATE_SCENARIOS";
@@ -12,7 +12,7 @@ fn story(name: &str, text: &str) -> String {
     let scenario = scenario.unwrap_or_else(|| panic!("{name} is of mode cells"));
     let mut told = String::new();
     let summary = scenario
-        .run(&mut |record| {
+        .run(&mut |record: &Record| {
             told += &format!("{}\n", record.line());
             let line: serde_json::Value = serde_json::from_str(&record.json()?)?;
             assert!(line["event"].is_string() && line["job"].is_string(), "{line}");

@@ -191,6 +191,7 @@ async fn the_rules_of_accessibility_find_nothing_in_recordings() -> anyhow::Resu
             judge.look(&browser, scheme, path).await?;
         }
         browser.open(&report).await?;
+        open_details(&browser).await?;
         judge.look(&browser, scheme, "simulate --html").await?;
         browser.client.clone().close().await?;
     }
@@ -229,6 +230,15 @@ async fn a_simulated_run_opens_without_a_server() -> anyhow::Result<()> {
     let runs = seen["runs"].to_string();
     for words in ["research/sweep-1", "product/release", "Preempted"] {
         assert!(runs.contains(words), "{words} in {runs}");
+    }
+    // Without a pointer: a table that the keyboard opens has each run.
+    browser.tab_to("main details summary").await?;
+    browser.press(" ").await?;
+    browser.until_it_says("Preempted").await?;
+    let rows = "return [...document.querySelectorAll('details[open] tbody tr')].map((row) => row.innerText).join('\\n')";
+    let rows = browser.run(rows).await?;
+    for words in ["research/sweep-1", "product/release", "Preempted", "Succeeded"] {
+        assert!(rows.as_str().is_some_and(|rows| rows.contains(words)), "{words} in {rows}");
     }
     let story = seen["story"].as_str().unwrap_or_default();
     assert!(story.contains("product/release") && story.contains("research/sweep-2"), "{story}");

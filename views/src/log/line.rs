@@ -168,6 +168,12 @@ pub struct Submission {
     pub api_version: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource: String,
+    /// Who submitted it, as its label says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// That of its cells, or that it names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub virtual_cluster: String,
     /// Of all pods together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,

@@ -184,6 +184,8 @@ fn submitted(binding: &BindingFacts) -> Event {
         priority: binding.priority,
         api_version: binding.api_version.clone(),
         resource: binding.resource.clone(),
+        user: binding.user.clone(),
+        virtual_cluster: binding.virtual_cluster.clone(),
         requests: requests.collect(),
         pod_gpus: [].into(),
     }))

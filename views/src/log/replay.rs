@@ -107,6 +107,8 @@ impl Replay {
             kind: job.kind.clone(),
             name: if job.name.is_empty() { id.1.clone() } else { job.name.clone() },
             priority: job.priority,
+            user: job.user.clone(),
+            virtual_cluster: job.virtual_cluster.clone(),
             created_s: at_s,
             requests,
             pods: job.components.values().sum(),
