@@ -75,8 +75,7 @@ mod tests {
         let all = |cells: &[(&str, i64)]| {
             cells.iter().map(|(name, amount)| (name.to_string(), *amount)).collect::<BTreeMap<_, _>>()
         };
-        let used =
-            all(&[("cpu", 1500), ("memory", 6 << 30), (GPU, 3), (JOBS, 1), ("ephemeral-storage", 0)]);
+        let used = all(&[("cpu", 1500), ("memory", 6 << 30), (GPU, 3), (JOBS, 1), ("ephemeral-storage", 0)]);
         assert_eq!(line_of(&used), "jobs=1 gpu=3 cpu=1.5 memory=6Gi");
         assert_eq!(line_of(&all(&[(GPU, 2_147_483_647)])), "-");
     }
