@@ -76,11 +76,7 @@ async fn two_members_leave_with_a_deployment_and_a_config_map_in_one() {
     let both = ["Deployment default/web", "ConfigMap default/settings"];
 
     let refused = run(&["unjoin", "east", "--keep-member"]);
-    says(
-        &refused,
-        false,
-        &["\"east\" still has 2 objects", both[0], both[1], "waits on the hub for one"],
-    );
+    says(&refused, false, &["\"east\" still has 2 objects", both[0], both[1], "waits on the hub for one"]);
     let planned = run(&["drain", "east", "west", "--dry-run"]);
     says(&planned, true, &[both[0], both[1], "0 jobs would move off east", "0 jobs would move off west"]);
     assert_eq!(works.list(&Default::default()).await.expect("a list").items.len(), 2);

@@ -131,7 +131,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "fleet-cli-clusters",
         &[
-            "fleet-resources",
             "fleet-console",
             "fleet-views",
             "fleet-api",
