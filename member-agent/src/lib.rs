@@ -213,6 +213,7 @@ fn works(context: &Context, owned: Owned, places: Reservations, sorted: Sorted) 
         controllers: options.controllers.clone(),
         fence_grace: options.fence_grace,
         max_pod_grace: options.max_pod_grace,
+        member_request_timeout: options.member_request_timeout,
         watchdog_image: options.watchdog_image.clone(),
         watchdog_stops_within: options.watchdog_stops_within,
     };

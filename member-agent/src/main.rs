@@ -120,6 +120,10 @@ struct Flags {
     /// terminationGracePeriodSeconds they have
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
     max_pod_grace: u32,
+    /// Seconds that the member's API server works on a request at most (kube-apiserver's --request-timeout): a run
+    /// is not over while a create without an answer may still arrive
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    member_request_timeout: u32,
     /// Address of /metrics and /healthz; default: not served
     #[arg(long, value_name = "IP:PORT")]
     metrics_address: Option<SocketAddr>,
@@ -223,6 +227,7 @@ impl Flags {
             lease_renew: Duration::from_secs(self.lease_renew.into()),
             fence_grace: Duration::from_secs(self.fence_grace.into()),
             max_pod_grace: Duration::from_secs(self.max_pod_grace.into()),
+            member_request_timeout: Duration::from_secs(self.member_request_timeout.into()),
             check_rights: true,
             permits: Permits {
                 kinds: self.kinds.iter().cloned().collect(),

@@ -16,6 +16,8 @@ use fleet_agent_ground::Permits;
 pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(20);
 /// Default of [`Options::max_pod_grace`].
 pub const DEFAULT_MAX_POD_GRACE: Duration = Duration::from_secs(120);
+/// Default of [`Options::member_request_timeout`], and of kube-apiserver's `--request-timeout`.
+pub const DEFAULT_MEMBER_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Default of [`Options::watchdog_image`].
 pub const DEFAULT_WATCHDOG_IMAGE: &str = "registry.example.com/fleet/watchdog:0.1.0";
 
@@ -48,6 +50,9 @@ pub struct Options {
     pub fence_grace: Duration,
     /// How long pods that Fleet ends may take to end, whatever `terminationGracePeriodSeconds` they have.
     pub max_pod_grace: Duration,
+    /// How long the member's API server works on a request at most: a create without an answer may take effect for as
+    /// long after it was given up, and its run is not over before.
+    pub member_request_timeout: Duration,
     /// Image of the side container that stops pods of jobs with fencing Watchdog; without it such jobs are
     /// refused.
     pub watchdog_image: Option<String>,
@@ -115,6 +120,7 @@ impl Options {
             lease_renew: fleet_api::names::LEASE_RENEW,
             fence_grace: DEFAULT_FENCE_GRACE,
             max_pod_grace: DEFAULT_MAX_POD_GRACE,
+            member_request_timeout: DEFAULT_MEMBER_REQUEST_TIMEOUT,
             watchdog_image: Some(DEFAULT_WATCHDOG_IMAGE.to_owned()),
             watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
             report_interval: Duration::from_millis(100),

@@ -33,6 +33,8 @@ pub struct Settings {
     pub fence_grace: Duration,
     /// How long pods that Fleet ends may take, whatever they ask for.
     pub max_pod_grace: Duration,
+    /// How long the member's server works on a request at most, also after its sender has given it up.
+    pub member_request_timeout: Duration,
     /// Image of the side container of jobs with fencing Watchdog; without it such jobs are refused.
     pub watchdog_image: Option<String>,
     /// How long after the lease's end a watchdog has stopped the last process of its pod.

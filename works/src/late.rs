@@ -8,13 +8,12 @@ use tokio::time::Instant;
 
 use crate::keys::ObjectId;
 
-/// How long a server may still work on a request whose sender has given it up: kube-apiserver ends each after its
-/// `--request-timeout`, by default a minute.
-const MOST: Duration = Duration::from_secs(60);
-
-/// By object.
 #[derive(Debug, Default)]
-pub(crate) struct LateCreates(BTreeMap<ObjectId, Late>);
+pub(crate) struct LateCreates {
+    /// How long the server may still work on a request that was given up.
+    most: Duration,
+    of: BTreeMap<ObjectId, Late>,
+}
 
 #[derive(Debug)]
 struct Late {
@@ -25,32 +24,36 @@ struct Late {
 }
 
 impl LateCreates {
+    pub fn new(most: Duration) -> Self {
+        Self { most, of: BTreeMap::new() }
+    }
+
     /// A create was given up without an answer; or another process may have done so.
     pub fn gave_up(&mut self, id: &ObjectId) {
         let now = Instant::now();
-        self.0.retain(|_, late| late.until > now);
-        let late = self.0.entry(id.clone()).or_insert(Late { until: now, unanswered: 0, is_made: false });
-        late.until = now + MOST;
+        self.of.retain(|_, late| late.until > now);
+        let late = self.of.entry(id.clone()).or_insert(Late { until: now, unanswered: 0, is_made: false });
+        late.until = now + self.most;
         late.unanswered += 1;
     }
 
     /// A create was answered.
     pub fn made(&mut self, id: &ObjectId) {
-        if let Some(late) = self.0.get_mut(id) {
+        if let Some(late) = self.of.get_mut(id) {
             late.is_made = true;
         }
     }
 
     /// The object is there. If one create alone can have made it, that one has arrived.
     pub fn seen(&mut self, id: &ObjectId) {
-        if self.0.get(id).is_some_and(|late| late.unanswered == 1 && !late.is_made) {
-            self.0.remove(id);
+        if self.of.get(id).is_some_and(|late| late.unanswered == 1 && !late.is_made) {
+            self.of.remove(id);
         }
     }
 
     /// How long a create of the object may still arrive.
     pub fn left(&self, id: &ObjectId) -> Option<Duration> {
-        let left = self.0.get(id)?.until.saturating_duration_since(Instant::now());
+        let left = self.of.get(id)?.until.saturating_duration_since(Instant::now());
         Some(left).filter(|left| !left.is_zero())
     }
 }
@@ -62,6 +65,8 @@ mod tests {
 
     use super::*;
 
+    const MOST: Duration = Duration::from_secs(60);
+
     fn id() -> ObjectId {
         ObjectId::of_manifest(&json!({"apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": "a", "namespace": "default"}}))
@@ -70,7 +75,7 @@ mod tests {
     #[tokio::test]
     async fn a_create_without_an_answer_may_arrive_for_a_minute() {
         pause();
-        let mut late = LateCreates::default();
+        let mut late = LateCreates::new(MOST);
         assert_eq!(late.left(&id()), None);
         late.gave_up(&id());
         assert_eq!(late.left(&id()), Some(MOST));
@@ -85,7 +90,7 @@ mod tests {
     #[tokio::test]
     async fn an_object_shows_that_the_only_create_has_arrived() {
         pause();
-        let mut late = LateCreates::default();
+        let mut late = LateCreates::new(MOST);
         late.gave_up(&id());
         late.seen(&id());
         assert_eq!(late.left(&id()), None);

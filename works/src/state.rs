@@ -77,6 +77,10 @@ pub(crate) enum Known {
 }
 
 impl State {
+    pub fn new(late: LateCreates) -> Self {
+        Self { late, ..Self::default() }
+    }
+
     pub fn work(&self, namespace: &str, name: &str) -> Option<Arc<Work>> {
         self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }

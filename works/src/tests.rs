@@ -88,6 +88,7 @@ fn run_over(fixture: &Fixture, member: Link, permits: Permits) -> mpsc::Receiver
         controllers: [].into(),
         fence_grace: Duration::from_secs(20),
         max_pod_grace: Duration::from_secs(120),
+        member_request_timeout: Duration::from_secs(60),
         watchdog_image: Some("watchdog:1".to_owned()),
         watchdog_stops_within: Duration::from_secs(10),
     };

@@ -13,6 +13,7 @@ use crate::{
     epochs::Epochs,
     handles::{Handles, Settings},
     keys::Key,
+    late::LateCreates,
     state::State,
 };
 
@@ -30,9 +31,10 @@ pub(crate) struct Works {
 impl Works {
     pub fn new(handles: Handles, settings: Settings, shutdown: CancellationToken) -> Self {
         let namespace = fleet_api::names::cluster_namespace(handles.member.cluster());
+        let late = LateCreates::new(settings.member_request_timeout);
         Self {
             hub: Api::namespaced(handles.hub.client.clone(), &namespace),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(late)),
             queue: Arc::new(Queue::default()),
             watches: Mutex::default(),
             epochs: Epochs::new(handles.member.client.clone()),

@@ -69,6 +69,8 @@ pub fn options() -> Options {
         lease_renew: Duration::from_millis(200),
         report_interval: Duration::from_millis(10),
         gang_grace: Duration::from_millis(100),
+        // What a killed agent has sent to these servers arrives at once or never.
+        member_request_timeout: Duration::from_millis(100),
         ..Options::new("east")
     }
 }

@@ -425,6 +425,8 @@ async fn job_7_as_shipped_and_with_both_its_tasks() -> anyhow::Result<()> {
     let said = lab.ok(&format!("pai start {first}")).await?;
     assert!(said.contains("runs again, as run 2"), "{said}");
     lab.runs_on(&first, &["hostname-carol"]).await?;
+    // What the hub says of the job follows its pods.
+    lab.until(&format!("pai get {first}"), &["State:           RUNNING"]).await?;
     let job = lab.job(&first).await?;
     assert_eq!(
         (&job["jobStatus"]["attemptId"], &job["jobStatus"]["state"]),
