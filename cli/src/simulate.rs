@@ -23,7 +23,10 @@ use fleet_simulator::{
     sharing,
     traces::{Order, ReplayOptions, Trace},
 };
-use fleet_views::run::Recorder;
+use fleet_views::{
+    log::{Line, Parsed},
+    run::Recorder,
+};
 
 use crate::args::{LogFormat, ModeName, OrderName, SimulateArgs};
 use fleet_console::terminal::{self, Painter};
@@ -87,15 +90,11 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let of_cells = CellScenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
     let (flag, wanted) = ("--html", args.html.is_some());
     let (flag, wanted) = if wanted { (flag, wanted) } else { ("--log", args.log.is_some()) };
-    let is_undrawn = args.html.is_some() && of_cells.is_some();
-    if wanted && (is_undrawn || args.files.len() != 1) {
-        let found =
-            if is_undrawn { format!("{name}, which has cells") } else { args.files.len().to_string() };
-        let allowed = if args.html.is_some() { "one scenario of jobs" } else { "one scenario" };
-        return Err(Trouble::File(format!("{flag}: found {found}; allowed: {allowed}")));
+    if wanted && args.files.len() != 1 {
+        return Err(Trouble::File(format!("{flag}: found {}; allowed: one scenario", args.files.len())));
     }
     if let Some(scenario) = of_cells {
-        return of_cells_alone(&scenario, args);
+        return of_cells_alone(&name, &scenario, args);
     }
     let mut scenario = Scenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
     let (remarks, more) = scenario.remarks();
@@ -148,9 +147,13 @@ impl Drawn {
 
     fn write(self, file: &Path) -> Result<(), Trouble> {
         let story = String::from_utf8_lossy(&self.story.into_inner()).into_owned();
-        let page = fleet_portal::report::page(&self.title, &self.recorder.charts(), &story);
-        fs::write(file, page).map_err(|error| unwritable("--html", file, &error))
+        draw(file, &self.title, self.recorder, &story)
     }
+}
+
+fn draw(file: &Path, title: &str, recorder: Recorder, story: &str) -> Result<(), Trouble> {
+    let page = fleet_portal::report::page(title, &recorder.charts(), story);
+    fs::write(file, page).map_err(|error| unwritable("--html", file, &error))
 }
 
 /// The file of `--log`.
@@ -215,18 +218,39 @@ impl Log for Drawn {
 }
 
 /// A simulation of cells alone; returns whether the audit found nothing.
-fn of_cells_alone(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> {
+fn of_cells_alone(name: &str, scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> {
     let mut out = BufWriter::new(io::stdout());
     let lines = matches!(args.output, Some(LogFormat::Jsonl));
-    let shown = |record: &cells::Record| match lines {
-        true => writeln!(out, "{}", record.json()?),
-        false => writeln!(out, "{}", record.line()),
+    let mut story = args.html.is_some().then(String::new);
+    let shown = |record: &cells::Record| {
+        if let Some(story) = &mut story {
+            story.push_str(&record.line());
+            story.push('\n');
+        }
+        match lines {
+            true => writeln!(out, "{}", record.json()?),
+            false => writeln!(out, "{}", record.line()),
+        }
     };
     let kept = log_file(args)?.map(|out| cells::RunLog::new(out, scenario)).transpose()?;
-    let mut both = cells::Both(shown, kept);
-    let summary = scenario.run(&mut both)?;
-    if let Some(mut kept) = both.1 {
+    let mut log = Vec::new();
+    let drawn = args.html.as_ref().map(|_| cells::RunLog::new(&mut log, scenario)).transpose()?;
+    let mut all = cells::Both(cells::Both(shown, kept), drawn);
+    let summary = scenario.run(&mut all)?;
+    let cells::Both(cells::Both(_, kept), _) = all;
+    if let Some(mut kept) = kept {
         kept.end(&summary)?;
+    }
+    if let (Some(file), Some(story)) = (&args.html, story) {
+        let mut recorder = Recorder::default();
+        for (index, text) in String::from_utf8_lossy(&log).lines().enumerate() {
+            match Line::parse(index + 1, text) {
+                Ok(Parsed::Line(line)) => recorder.take(&line),
+                Ok(Parsed::Summary { .. }) => {}
+                Err(error) => return Err(Trouble::Other(error.into())),
+            }
+        }
+        draw(file, name, recorder, &format!("{story}\n{}", summary.lines()))?;
     }
     match lines {
         true => writeln!(out, "{}", serde_json::json!({ "summary": summary }))?,

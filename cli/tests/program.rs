@@ -597,9 +597,21 @@ fn a_simulated_run_is_written_as_one_page() {
     }
     let refused = run(&["simulate", scenario, scenario, "--html", page]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        stderr(&refused).contains("--html: found 2; allowed: one scenario of jobs"),
-        "{}",
-        stderr(&refused)
-    );
+    assert!(stderr(&refused).contains("--html: found 2; allowed: one scenario"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_simulated_run_of_cells_is_written_as_one_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("run.html");
+    let page = page.to_str().expect("text");
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/scenarios/cells/opportunistic.yaml");
+    let plain = run(&["simulate", scenario]);
+    let drawn = run(&["simulate", scenario, "--html", page]);
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    assert_eq!(drawn.stdout, plain.stdout);
+    let text = std::fs::read_to_string(page).expect("a page");
+    for part in ["Runs in cells", "peak ", "class=\"moved\"", "Preempted", "preemptions 1"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }

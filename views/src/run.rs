@@ -4,6 +4,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 
+use crate::log::{Event, Line};
+
 /// Most runs of one cluster, and most lanes; more cannot be told apart.
 const MOST_BOXES: usize = 2_000;
 const MOST_LANES: usize = 200;
@@ -74,6 +76,30 @@ pub struct RunCharts {
 }
 
 impl Recorder {
+    /// Reads a line of a run log. A job of a virtual cluster is in the queue of its name until one is told.
+    pub fn take(&mut self, Line { at_ms, id, event }: &Line) {
+        let Some((namespace, name)) = id else { return };
+        let (at_ms, job) = (*at_ms, format!("{namespace}/{name}"));
+        match event {
+            Event::Submitted(submission) => {
+                self.submitted(at_ms, &job, submission.gpus);
+                self.queued(at_ms, &job, &submission.virtual_cluster);
+            }
+            Event::Queued { queue, .. } | Event::Requeued { queue, .. } | Event::Admitted { queue }
+                if !queue.is_empty() =>
+            {
+                self.queued(at_ms, &job, queue);
+            }
+            Event::Started { cluster, .. } => self.started(at_ms, &job, cluster),
+            Event::Preempted { .. } => self.ended(at_ms, &job, "Preempted"),
+            Event::Evicted { reason, .. } | Event::Rejected { reason, .. } => self.ended(at_ms, &job, reason),
+            Event::Fenced { .. } => self.ended(at_ms, &job, "Fenced"),
+            Event::Finished { result, .. } => self.ended(at_ms, &job, result),
+            Event::Deleted {} => self.ended(at_ms, &job, "Deleted"),
+            _ => {}
+        }
+    }
+
     pub fn submitted(&mut self, at_ms: i64, job: &str, gpus: i64) {
         self.at(at_ms);
         self.jobs.entry(job.to_owned()).or_default().gpus = gpus;
