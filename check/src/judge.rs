@@ -273,11 +273,11 @@ impl Judge {
         // Only a change of what counts can break anything.
         let moved = was != used || was_unseen;
         known.used = used;
-        if !gone
-            && !object["status"]["result"].is_null()
-            && let Some(run) = self.undone.remove(&uid)
-        {
-            self.succeeded.insert(uid.clone(), run);
+        let result = &object["status"]["result"];
+        let is_its = |run: &&Run| result["cluster"] == run.cluster.as_str() && result["epoch"] == run.epoch;
+        if !gone && let Some(run) = self.undone.get(&uid).filter(is_its) {
+            self.succeeded.insert(uid.clone(), run.clone());
+            self.undone.remove(&uid);
         }
         self.look_at_holds();
         let mut found = self.see_cells_of_binding(&uid, &before, object, gone);

@@ -549,7 +549,7 @@ fn succeeded(mut run: Value, epoch: i64) -> Value {
 #[test]
 fn a_restored_hub_may_forget_an_end_that_it_knew_and_nothing_that_it_knows() {
     let mut known = binding("b1", "train", 1);
-    known["status"]["result"] = json!({"outcome": "Succeeded"});
+    known["status"]["result"] = json!({"outcome": "Succeeded", "cluster": "east", "epoch": 1});
     for (restored, knows) in [(binding("b1", "train", 1), false), (known.clone(), true)] {
         let mut judge = Judge::new(Default::default(), None);
         let see = |judge: &mut Judge, changes: Vec<Change>| -> usize {
@@ -562,6 +562,23 @@ fn a_restored_hub_may_forget_an_end_that_it_knew_and_nothing_that_it_knows() {
         let again = vec![hub(restored), east(succeeded(run("r2", "train", "b1"), 2))];
         assert_eq!(see(&mut judge, again), usize::from(knows), "the hub knows the result: {knows}");
     }
+}
+
+#[test]
+fn the_end_of_the_next_run_says_nothing_of_one_that_a_restored_hub_has_forgotten() {
+    let mut judge = Judge::new(Default::default(), None);
+    let mut found = judge.see(&hub(binding("b1", "train", 1)));
+    found.extend(judge.see(&east(succeeded(run("r1", "train", "b1"), 1))));
+    judge.hub_goes_back();
+    let mut again = binding("b1", "train", 1);
+    found.extend(judge.see(&hub(again.clone())));
+    let in_west = |object: Value| Change { cluster: Some("west".to_string()), ..east(object) };
+    let ended = succeeded(run("r2", "train", "b1"), 1);
+    found.extend(judge.see(&in_west(ended.clone())));
+    again["status"]["result"] = json!({"outcome": "Succeeded", "cluster": "west", "epoch": 1});
+    found.extend(judge.see(&hub(again)));
+    found.extend(judge.see(&in_west(ended)));
+    assert_eq!(found, []);
 }
 
 #[test]
