@@ -82,7 +82,8 @@ impl fmt::Display for Snapshot {
         }
         for pod in &self.pods {
             let node = pod.node.as_deref().unwrap_or("-");
-            writeln!(f, "pod {}/{} of {}: {} on {node}", pod.cluster, pod.name, pod.job, pod.phase)?;
+            let leaves = if pod.leaves { ", terminating" } else { "" };
+            writeln!(f, "pod {}/{} of {}: {}{leaves} on {node}", pod.cluster, pod.name, pod.job, pod.phase)?;
         }
         for event in &self.warnings {
             writeln!(

@@ -235,3 +235,19 @@ async fn a_pod_that_is_deleted_again_with_a_shorter_grace_ends_earlier() {
     wait("gone", || async { pods.get_opt("a").await.expect("readable").is_none().then_some(()) }).await;
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_pod_whose_containers_have_ended_does_not_wait_for_its_grace() {
+    let (_server, client) = server().await;
+    let briefly = RunTime::For(Duration::from_secs(2));
+    let running = start(&client, hollow::Options { lingering: true, ..options(briefly) });
+    bound_pod_with(&client, "a", json!({"terminationGracePeriodSeconds": 1_000_000})).await;
+    phase(&client, "a", "Running").await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.delete("a", &DeleteParams::default()).await.expect("deletes");
+    // A write of its end that was on its way.
+    let ended = json!({"status": {"phase": "Failed"}});
+    pods.patch_status("a", &PatchParams::default(), &Patch::Merge(&ended)).await.expect("writes");
+    wait("gone", || async { pods.get_opt("a").await.expect("readable").is_none().then_some(()) }).await;
+    running.stop().await;
+}

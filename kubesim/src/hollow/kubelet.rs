@@ -244,6 +244,8 @@ impl Kubelets<'_> {
         // Deleted again with a shorter grace period.
         let until = |pod: &Pod| pod.metadata.deletion_timestamp.as_ref().map(|until| until.0);
         let is_hastened = until(&entry.pod).is_some_and(|before| until(&pod).is_some_and(|now| now < before));
+        // Its grace period is for containers that run.
+        let is_ended = entry.pod.phase() != Phase::Finished && pod.phase() == Phase::Finished;
         entry.pod = pod;
         let deleting = entry.pod.metadata.deletion_timestamp.is_some();
         let watched = is_watched(&entry.pod);
@@ -253,7 +255,7 @@ impl Kubelets<'_> {
             self.watched.remove(&key);
         }
         let step = match (deleting, entry.pod.phase(), entry.step) {
-            (true, _, Some(Step::Delete)) if !is_hastened => None,
+            (true, _, Some(Step::Delete)) if !is_hastened && !is_ended => None,
             (true, ..) => Some(Step::Delete),
             // Its containers start when its watchdog sees a valid lease.
             (false, Phase::Pending, None) if watched && self.verdict != Verdict::Content => None,

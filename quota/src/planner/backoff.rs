@@ -11,8 +11,12 @@ use crate::ledger::JobId;
 /// Least time from a job's first preemption to its second.
 const FIRST_BACKOFF_MS: i64 = 10_000;
 const LONGEST_BACKOFF_MS: i64 = 3_600_000;
-/// A back-off is forgotten after this many times its length. A larger circle of jobs than this is not slowed down.
+/// A back-off is forgotten after this many times its length, and not before [`SHORTEST_MEMORY_MS`]. A larger circle of
+/// jobs than this is not slowed down.
 const BACKOFFS_KEPT: i64 = 10;
+/// Two of the longest back-offs: a job that preempts right after each of others that back off for an hour is slowed
+/// down like them.
+const SHORTEST_MEMORY_MS: i64 = 2 * LONGEST_BACKOFF_MS;
 
 #[derive(Clone, Debug)]
 struct Backoff {
@@ -37,7 +41,7 @@ impl Backoffs {
         let preemptions = self.jobs.get(job).map_or(0, |backoff| backoff.preemptions);
         let backoff_ms = FIRST_BACKOFF_MS.saturating_mul(1 << preemptions.min(20)).min(LONGEST_BACKOFF_MS);
         let until_ms = now_ms.saturating_add(backoff_ms);
-        let forget_ms = until_ms.saturating_add(BACKOFFS_KEPT * backoff_ms);
+        let forget_ms = until_ms.saturating_add((BACKOFFS_KEPT * backoff_ms).max(SHORTEST_MEMORY_MS));
         self.due.insert((until_ms, job.clone()));
         self.jobs.insert(job.clone(), Backoff { preemptions: preemptions + 1, until_ms, forget_ms });
     }

@@ -194,14 +194,17 @@ impl Planner {
     }
 
     /// Whether a run has no pod on cells any more, its cluster could not hold any of those that wait even if it were empty,
-    /// and another cluster could hold the job.
+    /// and it keeps the job from a cluster that could hold it, or quota from other jobs.
     fn is_stranded(&mut self, job: &Job, held: &Held, asks: &CellJob, missing: &[CellGroupAsk]) -> bool {
-        if self.cells.groups_of(&job.id, Some(held)).iter().any(has_cells) {
+        if self.cells.cells.is_none() || self.cells.groups_of(&job.id, Some(held)).iter().any(has_cells) {
             return false;
         }
         let waiting = kinds(missing.iter());
         if waiting.iter().any(|ask| self.cells.could_hold(&[ask], &held.cluster)) {
             return false;
+        }
+        if job.queued {
+            return true;
         }
         let all = kinds(asks.groups.iter());
         let others = self.clusters_for(job).unwrap_or_default();

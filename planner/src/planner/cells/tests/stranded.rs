@@ -110,6 +110,27 @@ fn a_run_stays_where_it_may_get_cells_again_or_where_no_other_cluster_has_any() 
 }
 
 #[test]
+fn a_run_without_pods_or_cells_does_not_hold_quota() {
+    let mut lab = lab(1, 0);
+    lab.submit("three", "vc", 100, 3, false);
+    assert_eq!(lab.plan(), ["three -> w0:[0] w1:[1]"]);
+    lab.jobs.get_mut("three").expect("known").queued = true;
+    lab.in_the_west("three");
+    // No configuration says nothing of what its cells are.
+    lab.planner.set_cells(None, lab.now_ms).expect("valid");
+    lab.ended_in_the_west("three", &[0, 1]);
+    lab.plan();
+    lab.in_the_west("three");
+    assert!(lab.plan().is_empty());
+    lab.promise(0, 0);
+    lab.plan();
+    lab.in_the_west("three");
+    assert_eq!(lab.plan(), ["three leaves west"]);
+    lab.leaves("three");
+    assert!(lab.plan().is_empty(), "no cluster has cells for it");
+}
+
+#[test]
 fn a_job_whose_pods_differ_begins_where_all_of_them_can_run() {
     for (wide, place) in [(1, "w0:[0] w1:[1]"), (4, "e0:[0]")] {
         let mut lab = lab(1, 1);
