@@ -211,8 +211,9 @@ impl Judge {
         let key = format!("hold {} {uid}", cluster.unwrap_or("hub"));
         // Nodes that are kept for cells are no hold for a job.
         if object["spec"]["cellNodes"].is_array() {
-            if let Some(cluster) = cluster {
-                self.see_kept_nodes(cluster, &uid, object, gone);
+            match cluster {
+                Some(cluster) => self.see_kept_nodes(cluster, object, gone),
+                None => self.see_nodes_kept_by_hub(object, gone),
             }
             return;
         }

@@ -344,6 +344,14 @@ fn nodes_that_are_kept_for_cells_take_nothing_else() {
     let found = "invariant 10: team/a-10-0 of PyTorchJob team/a-10 in east has no cells and was placed on east/n0, \
                  which is kept for cells";
     check(plain(300_000, "n0"), &[found]);
+    // The hub has released the nodes; what the member still has of it, or writes to it, keeps nothing.
+    let mut of_hub = kept.clone();
+    of_hub["metadata"]["namespace"] = "fleet-east".into();
+    let mut released = plain(300_000, "n0");
+    released.splice(1..1, [(3, hub(of_hub.clone())), (3, gone(hub(of_hub.clone()))), (3, east(kept.clone()))]);
+    check(released.clone(), &[]);
+    released.splice(4..4, [(3, hub(of_hub)), (3, east(kept))]);
+    check(released, &[found]);
 }
 
 #[test]

@@ -44,8 +44,10 @@ pub(super) struct Cells {
     closed: BTreeSet<String>,
     /// Live pods with a node that ask for devices, by uid.
     pods: BTreeMap<String, Placed>,
-    /// Nodes that members keep for cells, by reservation, and since when.
-    kept: BTreeMap<String, (u64, BTreeSet<Node>)>,
+    /// Nodes that members keep for cells, by cluster and reservation, and since when.
+    kept: BTreeMap<(String, String), (u64, BTreeSet<Node>)>,
+    /// Those that the hub has released. A member gives the nodes to others before its copy is gone.
+    released: BTreeSet<(String, String)>,
     /// Jobs of the hub.
     jobs: BTreeMap<String, Value>,
     /// The same as they were when their bindings were bound last: a run keeps the class with which it began.
@@ -192,16 +194,30 @@ impl Judge {
         }
     }
 
-    /// A member says which of its nodes it keeps for cells.
-    pub(super) fn see_kept_nodes(&mut self, cluster: &str, uid: &str, object: &Value, gone: bool) {
+    /// The hub keeps nodes of a member for cells, or releases them.
+    pub(super) fn see_nodes_kept_by_hub(&mut self, object: &Value, gone: bool) {
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let Some(cluster) = namespace.strip_prefix("fleet-") else { return };
+        let key = (cluster.to_string(), name.to_string());
         if gone {
-            self.cells.kept.remove(uid);
+            self.cells.kept.remove(&key);
+            self.cells.released.insert(key);
+        } else {
+            self.cells.released.remove(&key);
+        }
+    }
+
+    /// A member says which of its nodes it keeps for cells.
+    pub(super) fn see_kept_nodes(&mut self, cluster: &str, object: &Value, gone: bool) {
+        let key = (cluster.to_string(), text(&object["metadata"]["name"]).to_string());
+        if gone || self.cells.released.contains(&key) {
+            self.cells.kept.remove(&key);
             return;
         }
         let nodes = object["spec"]["cellNodes"].as_array().into_iter().flatten();
         let nodes = nodes.map(|node| (cluster.to_string(), text(node).to_string())).collect();
         let now_ms = self.now_ms;
-        self.cells.kept.entry(uid.to_string()).or_insert((now_ms, BTreeSet::new())).1 = nodes;
+        self.cells.kept.entry(key).or_insert((now_ms, BTreeSet::new())).1 = nodes;
     }
 
     pub(super) fn see_cells_of_pod(&mut self, pod: &Pod, object: &Value, gone: bool) -> Vec<Violation> {
