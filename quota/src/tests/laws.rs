@@ -387,21 +387,27 @@ proptest! {
             history.happen(event);
             history.plan();
         }
-        let (end_ms, mut preemptions) = (history.fleet.now_ms + DAY_MS, BTreeMap::<JobId, usize>::new());
+        let end_ms = history.fleet.now_ms + DAY_MS;
+        let (mut reclaims, mut others) = (0_usize, BTreeMap::<JobId, usize>::new());
         while history.fleet.now_ms < end_ms {
             history.happen(&Event::Evicted(usize::MAX));
             let plan = history.plan();
-            for (id, _) in plan.takes() {
-                *preemptions.entry(id.clone()).or_default() += 1;
+            for (id, take) in plan.takes() {
+                match take.victims.iter().all(|victim| victim.rule == TakeRule::Reclaim) {
+                    true => reclaims += 1,
+                    false => *others.entry(id.clone()).or_default() += 1,
+                }
             }
             if plan.takes().next().is_none() && plan.admitted().next().is_none() {
                 let Some(wake_ms) = plan.wake_at_ms else { break };
                 history.fleet.now_ms = history.fleet.now_ms.max(wake_ms - 1);
             }
         }
-        // Ten seconds doubled nine times are an hour, and then one each hour; a min that is taken back in between
-        // waits for no rest.
-        prop_assert!(preemptions.values().all(|count| *count <= 10 + 24 + 6), "{:?}", preemptions);
+        // Ten seconds doubled nine times are an hour, and then one each hour.
+        prop_assert!(others.values().all(|count| *count <= 10 + 24 + 6), "{:?}", others);
+        // A reclaim waits for no back-off. It answers what another job has taken since.
+        let driven = others.values().sum::<usize>() + events.len();
+        prop_assert!(reclaims <= driven, "{} reclaims, {:?}", reclaims, others);
     }
 
     /// Leaves of one parent with other names get what they got before.

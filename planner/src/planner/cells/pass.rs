@@ -203,7 +203,8 @@ impl Planner {
         if waiting.iter().any(|ask| self.cells.could_hold(&[ask], &held.cluster)) {
             return false;
         }
-        if job.queued {
+        let holds_quota = self.jobs.get(&job.id).is_some_and(|entry| entry.leaf.is_ok());
+        if self.quota.is_some() && holds_quota {
             return true;
         }
         let all = kinds(asks.groups.iter());
