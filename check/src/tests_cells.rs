@@ -348,7 +348,8 @@ fn nodes_that_are_kept_for_cells_take_nothing_else() {
     let mut of_hub = kept.clone();
     of_hub["metadata"]["namespace"] = "fleet-east".into();
     let mut released = plain(300_000, "n0");
-    released.splice(1..1, [(3, hub(of_hub.clone())), (3, gone(hub(of_hub.clone()))), (3, east(kept.clone()))]);
+    released
+        .splice(1..1, [(3, hub(of_hub.clone())), (3, gone(hub(of_hub.clone()))), (3, east(kept.clone()))]);
     check(released.clone(), &[]);
     released.splice(4..4, [(3, hub(of_hub)), (3, east(kept))]);
     check(released, &[found]);

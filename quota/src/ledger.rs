@@ -8,48 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_resources::Resources;
-use serde::{Deserialize, Serialize};
 
+use crate::names::JobId;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
 use crate::verdict::{Rule, Shortfall, Verdict};
-
-/// A job's id, unique on the hub and stable over restarts: its uid, or namespace and name of its unit.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(Arc<str>);
-
-impl JobId {
-    pub fn new(id: &str) -> Self {
-        Self(Arc::from(id))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for JobId {
-    fn from(id: &str) -> Self {
-        Self::new(id)
-    }
-}
-
-impl std::fmt::Display for JobId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Serialize for JobId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for JobId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|id| Self::new(&id))
-    }
-}
 
 /// A job that holds quota.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! any choice that depends on hash order.
 
 mod ledger;
+mod names;
 mod places;
 mod plan;
 mod planner;
@@ -18,8 +19,9 @@ mod tree;
 mod verdict;
 mod victims;
 
-pub use ledger::{AdmittedJob, JobId, Ledger};
-pub use places::{AnyPlace, ClusterName, Places};
+pub use ledger::{AdmittedJob, Ledger};
+pub use names::{ClusterName, JobId};
+pub use places::{AnyPlace, Places};
 pub use plan::{Claim, Decision, NotAdmitted, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
 pub use planner::{Planner, Position, TreeEdit};
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};

@@ -2,39 +2,11 @@
 //! knows nodes.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::sync::Arc;
 
 use fleet_resources::ResourceName;
 
-use crate::ledger::JobId;
+use crate::names::{ClusterName, JobId};
 use crate::queues::WaitingJob;
-
-/// A member cluster's name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClusterName(Arc<str>);
-
-impl ClusterName {
-    pub fn new(name: &str) -> Self {
-        Self(Arc::from(name))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for ClusterName {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl fmt::Display for ClusterName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Placement, as the planner sees it. Jobs of the same `shape` must get the same answers. Between plans, answers
 /// may improve only after [`places_freed`](crate::Planner::places_freed) or

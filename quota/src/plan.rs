@@ -4,8 +4,7 @@
 use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::JobId;
-use crate::places::ClusterName;
+use crate::names::{ClusterName, JobId};
 use crate::tree::NodeId;
 use crate::verdict::Verdict;
 

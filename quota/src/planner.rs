@@ -28,8 +28,9 @@ use std::sync::Arc;
 
 use fleet_resources::Resources;
 
-use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::{ClusterName, Places};
+use crate::ledger::{AdmittedJob, Ledger};
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::plan::{Claim, NotAdmitted, Plan, PlanLimits};
 use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{AdmittedJob, JobId};
+use crate::ledger::AdmittedJob;
+use crate::names::JobId;
 use crate::tree::{NodeId, QuotaTree, Request};
 
 /// What happens when the first job of a leaf cannot start.

@@ -1,4 +1,4 @@
-//! The tree as its object writes it.
+//! The tree as its object writes it, and the values of its attributes.
 
 use std::collections::BTreeMap;
 
@@ -32,14 +32,27 @@ enum QuantityText {
     Decimal(f64),
 }
 
-fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let raw = Option::<BTreeMap<String, QuantityText>>::deserialize(deserializer)?.unwrap_or_default();
+fn texts(raw: BTreeMap<String, QuantityText>) -> BTreeMap<String, String> {
     let text = |value| match value {
         QuantityText::Text(text) => text,
         QuantityText::Integer(number) => number.to_string(),
         QuantityText::Decimal(number) => number.to_string(),
     };
-    Ok(raw.into_iter().map(|(name, value)| (name, text(value))).collect())
+    raw.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Ok(texts(Option::deserialize(deserializer)?.unwrap_or_default()))
+}
+
+/// The value of an attribute that holds quantities: a JSON object, as in `{"cpu": "1", "nvidia.com/gpu": 2}`.
+pub(crate) fn quantities_in(text: &str) -> Option<BTreeMap<String, String>> {
+    serde_json::from_str(text).ok().map(texts)
+}
+
+/// The value of an attribute that holds a duration, such as `1h30m`.
+pub(crate) fn duration_ms(text: &str) -> Option<i64> {
+    fleet_resources::duration_us(text).map(|us| us / 1_000)
 }
 
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>

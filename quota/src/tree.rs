@@ -8,7 +8,6 @@ mod build;
 mod drain;
 mod model;
 mod submit;
-mod values;
 mod warnings;
 
 use std::collections::BTreeMap;

@@ -20,8 +20,9 @@ mod worth;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::{ClusterName, Places};
+use crate::ledger::{AdmittedJob, Ledger};
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::plan::{TakeRule, Victim};
 use crate::planner::StartEnd;
 use crate::queues::WaitingJob;

@@ -1,10 +1,11 @@
 //! What pods request and what nodes offer: resource vectors, Kubernetes quantities, and the constraints (selectors,
-//! taints, tolerations) that decide whether a pod may use a node at all.
+//! taints, tolerations) that decide whether a pod may use a node at all; and durations as text.
 //!
 //! Amounts are integers in base units: millicores for `cpu`, bytes for memory and storage, whole units for
 //! everything else. Deliberately absent: floats, clocks, IO, and any Kubernetes client type.
 
 pub mod constraints;
+mod duration;
 mod name;
 pub mod pod;
 pub mod quantity;
@@ -14,6 +15,7 @@ pub use constraints::{
     NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, Taint, TaintEffect, Toleration,
     TolerationOperator,
 };
+pub use duration::duration_us;
 pub use name::ResourceName;
 pub use pod::PodSum;
 pub use quantity::QuantityError;

@@ -197,24 +197,5 @@ pub fn thousandths(text: &str) -> Option<i64> {
 
 /// `1h2m3s` in seconds; also days, as Volcano's annotations may say.
 pub fn duration_s(text: &str) -> Option<i64> {
-    let mut sum = 0_i64;
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: i64 = rest[..digits].parse().ok()?;
-        let (unit, length) = match &rest.as_bytes()[digits] {
-            b'd' => (86_400, 1),
-            b'h' => (3_600, 1),
-            b'm' if rest[digits..].starts_with("ms") => (0, 2),
-            b'm' => (60, 1),
-            b's' => (1, 1),
-            _ => return None,
-        };
-        sum = sum.checked_add(number.checked_mul(unit)?)?;
-        rest = &rest[digits + length..];
-    }
-    Some(sum)
+    fleet_resources::duration_us(text).map(|us| us / 1_000_000)
 }

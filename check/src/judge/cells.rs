@@ -197,13 +197,11 @@ impl Judge {
     /// The hub keeps nodes of a member for cells, or releases them.
     pub(super) fn see_nodes_kept_by_hub(&mut self, object: &Value, gone: bool) {
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-        let Some(cluster) = namespace.strip_prefix("fleet-") else { return };
-        let key = (cluster.to_string(), name.to_string());
-        if gone {
-            self.cells.kept.remove(&key);
-            self.cells.released.insert(key);
-        } else {
+        let key = (namespace.trim_start_matches("fleet-").to_string(), name.to_string());
+        if !gone {
             self.cells.released.remove(&key);
+        } else if self.cells.released.insert(key.clone()) {
+            self.cells.kept.remove(&key);
         }
     }
 
@@ -216,8 +214,7 @@ impl Judge {
         }
         let nodes = object["spec"]["cellNodes"].as_array().into_iter().flatten();
         let nodes = nodes.map(|node| (cluster.to_string(), text(node).to_string())).collect();
-        let now_ms = self.now_ms;
-        self.cells.kept.entry(key).or_insert((now_ms, BTreeSet::new())).1 = nodes;
+        self.cells.kept.entry(key).or_insert((self.now_ms, BTreeSet::new())).1 = nodes;
     }
 
     pub(super) fn see_cells_of_pod(&mut self, pod: &Pod, object: &Value, gone: bool) -> Vec<Violation> {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ledger::JobId;
+use crate::names::JobId;
 
 /// Least time from a job's first preemption to its second.
 const FIRST_BACKOFF_MS: i64 = 10_000;

@@ -8,7 +8,8 @@ use super::holds::{Claiming, Holds, Preemption};
 use super::starts::evicted_key;
 use super::state::Planner;
 use super::watches::Watches;
-use crate::ledger::{AdmittedJob, JobId, Ledger};
+use crate::ledger::{AdmittedJob, Ledger};
+use crate::names::JobId;
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 

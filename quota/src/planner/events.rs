@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::state::Planner;
-use crate::ledger::{AdmittedJob, JobId};
-use crate::places::{ClusterName, Places};
+use crate::ledger::AdmittedJob;
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::queues::{ClassId, Stop};
 use crate::tree::NodeId;
 

@@ -2,7 +2,7 @@
 
 use super::holds::Visitor;
 use super::state::Planner;
-use crate::ledger::JobId;
+use crate::names::JobId;
 use crate::plan::{Decision, Outcome, Plan, WaitReason};
 use crate::queues::{Class, Line, OrderKey, QueuePolicy, ReasonKind, Stop};
 use crate::tree::NodeId;

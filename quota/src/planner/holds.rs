@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ledger::{JobId, Ledger};
-use crate::places::{ClusterName, Places};
+use crate::ledger::Ledger;
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree, Request};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::places::ClusterName;
+use crate::names::ClusterName;
 use crate::queues::{ClassId, Queues, Stop};
 use crate::tree::NodeId;
 

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use super::holds::Claiming;
 use super::watches::PastClaims;
-use crate::ledger::{AdmittedJob, JobId};
-use crate::places::ClusterName;
+use crate::ledger::AdmittedJob;
+use crate::names::{ClusterName, JobId};
 use crate::queues::WaitingJob;
 use crate::tree::NodeId;
 

@@ -9,8 +9,8 @@ use super::holds::Holds;
 use super::index::Index;
 use super::starts::Started;
 use super::watches::Watches;
-use crate::ledger::{JobId, Ledger};
-use crate::places::ClusterName;
+use crate::ledger::Ledger;
+use crate::names::{ClusterName, JobId};
 use crate::queues::{ClassId, Queues};
 use crate::tree::NodeId;
 

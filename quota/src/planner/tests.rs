@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::state::Planner;
-use crate::ledger::JobId;
+use crate::names::JobId;
 use crate::queues::{ClassId, Stop};
 
 impl Planner {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ledger::JobId;
+use crate::names::JobId;
 use crate::places::Places;
 use crate::queues::{OrderKey, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};

@@ -7,7 +7,7 @@ use fleet_resources::{ResourceName, quantity};
 
 use super::model::{NodeId, QuotaTree, TreeWarning};
 use super::submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
-use super::values::{duration_ms, flat_json_object};
+use crate::spec::{duration_ms, quantities_in};
 
 /// A node's share of the parent's idle quota; default 1.
 pub(super) const WEIGHT: &str = "fleet.dev/weight";
@@ -115,7 +115,7 @@ impl Values {
             Self::Words(words) => words.contains(&text),
             Self::Number => quantity::parse(ResourceName::CPU, text).is_ok_and(|number| number >= 0),
             Self::Duration => duration_ms(text).is_some(),
-            Self::Quantities => flat_json_object(text).is_some(),
+            Self::Quantities => quantities_in(text).is_some(),
             Self::Namespaces | Self::Subjects => true,
             Self::Name => !text.is_empty(),
         }
@@ -161,7 +161,7 @@ pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>)
             None => {}
         }
     }
-    if let Some(limits) = node.attributes.get(LEND_LIMIT).and_then(|text| flat_json_object(text)) {
+    if let Some(limits) = node.attributes.get(LEND_LIMIT).and_then(|text| quantities_in(text)) {
         for (resource, text) in limits {
             let field = format!("attributes[{LEND_LIMIT}], resource {resource}");
             let mut tell = |allowed: &str| {

@@ -9,8 +9,8 @@ use super::model::{
     JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
 };
 use super::submit::Submit;
-use super::values::{duration_ms, flat_json_object};
 use crate::spec::NodeSpec;
+use crate::spec::{duration_ms, quantities_in};
 
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
@@ -212,7 +212,7 @@ impl Builder {
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
     fn lend_limit(&self, spec: &NodeSpec) -> Vec<Option<i64>> {
         let mut limits = vec![None; self.names.len()];
-        let pairs = spec.attributes.get(LEND_LIMIT).and_then(|text| flat_json_object(text));
+        let pairs = spec.attributes.get(LEND_LIMIT).and_then(|text| quantities_in(text));
         for (r, name) in self.names.iter().enumerate().filter(|(r, _)| *r != JOBS) {
             let text = pairs.as_ref().and_then(|pairs| pairs.get(name.as_str()));
             limits[r] =

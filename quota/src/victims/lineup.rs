@@ -9,8 +9,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::ledger::{AdmittedJob, JobId, Ledger, State};
-use crate::places::{ClusterName, Places};
+use crate::ledger::{AdmittedJob, Ledger, State};
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::planner::{StartEnd, Started};
 use crate::queues::WaitingJob;
 use crate::share::Share;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use fleet_resources::Resources;
 
 use super::lineup::{Lineups, Standing, Times};
-use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::{ClusterName, Places};
+use crate::ledger::{AdmittedJob, Ledger};
+use crate::names::{ClusterName, JobId};
+use crate::places::Places;
 use crate::plan::{TakeRule, Victim};
 use crate::planner::Started;
 use crate::queues::WaitingJob;
