@@ -308,8 +308,41 @@ async fn the_charts_of_fleet_install() {
     assert_eq!(conf["data"]["volcano-scheduler.conf"].as_str().map(str::trim), Some("actions: allocate"));
     let agent = get(&api, "/apis/apps/v1/namespaces/fleet-system/deployments/agent").await;
     assert!(agent["spec"].to_string().contains("/etc/fleet/scheduler/volcano-scheduler.conf"), "{agent}");
+    stay_up(&api, &helm, &chart("fleet"), &member).await;
     helm.ok(&["uninstall", "agent", "-n", "fleet-system"], "uninstalled");
     helm.ok(&["uninstall", "fleet", "-n", "fleet-hub"], "uninstalled");
     served.shutdown().await;
     api.shutdown().await;
+}
+
+/// Budgets for drains, policies of the network, a class and probes: only where they are wanted.
+async fn stay_up(api: &ApiServer, helm: &Helm, hub: &str, member: &str) {
+    let guards = ["policy/v1/{}/poddisruptionbudgets", "networking.k8s.io/v1/{}/networkpolicies"];
+    let counts = async || {
+        let mut counts = Vec::new();
+        for namespace in ["namespaces/fleet-hub", "namespaces/fleet-system"] {
+            for guard in guards {
+                let list = get(api, &format!("/apis/{}", guard.replace("{}", namespace))).await;
+                counts.push(list["items"].as_array().map_or(0, Vec::len));
+            }
+        }
+        counts
+    };
+    // Two controllers have a budget, one agent has none.
+    assert_eq!(counts().await, [1, 0, 0, 0]);
+    let all = "replicas=2,priorityClassName=system-cluster-critical,networkPolicy.enabled=true,\
+               networkPolicy.from[0].podSelector.matchLabels.app=prometheus";
+    let metrics = "monitoring.metrics.enabled=true,metrics.enabled=true";
+    for (name, chart, namespace) in [("fleet", hub, "fleet-hub"), ("agent", member, "fleet-system")] {
+        let of_chart = metrics.split(',').nth(usize::from(name == "agent")).unwrap_or_default();
+        let set = format!("{all},{of_chart}");
+        helm.ok(&["upgrade", name, chart, "-n", namespace, "--reuse-values", "--set", &set], "REVISION: 3");
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
+        let pod = get(api, &path).await["spec"]["template"]["spec"].clone();
+        assert_eq!(pod["priorityClassName"], "system-cluster-critical", "{pod}");
+        let probe = &pod["containers"][0]["livenessProbe"]["httpGet"];
+        assert_eq!((&probe["path"], &probe["port"]), (&"/healthz".into(), &"metrics".into()), "{pod}");
+    }
+    // The portal has a policy of its own.
+    assert_eq!(counts().await, [1, 2, 1, 1]);
 }
