@@ -4,7 +4,7 @@
 //! exceeded, the demo ends with an error.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -47,7 +47,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         return plays::run(play).await;
     }
     let began = Instant::now();
-    let stage = Stage { colours: std::io::stdout().is_terminal() };
+    let stage = Stage { colours: fleet_console::terminal::has_colours() };
     let spec =
         FleetSpec { listen: Listen::Ephemeral, default_run_time: args.runtime, ..FleetSpec::default() };
     let progress = Progress::start("starting the hub and its members");

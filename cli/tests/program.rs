@@ -112,6 +112,12 @@ fn it_is_a_plugin_of_kubectl_under_its_other_names() {
     let plugin = directory.path().join("kubectl-amc");
     let help = Command::new(&plugin).arg("--help").output().expect("runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: kubectl amc "));
+    // kubectl completes by it: a word a line, and how the shell goes on.
+    let complete = directory.path().join("kubectl_complete-fleet");
+    let words = Command::new(&complete).arg("que").output().expect("runs");
+    let words = String::from_utf8_lossy(&words.stdout).into_owned();
+    assert!(words.lines().any(|line| line.split('\t').next() == Some("queue")), "{words}");
+    assert!(words.lines().last().is_some_and(|line| line.starts_with(':')), "{words}");
     // And Volcano's program under its name, with its flags.
     let vcctl = directory.path().join("vcctl");
     let said = |arguments: &[&str]| Command::new(&vcctl).args(arguments).output().expect("runs");

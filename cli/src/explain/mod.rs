@@ -89,6 +89,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
     let mut said = Said::of(&entry, unit, &units, root.as_ref(), sees_clusters, Timestamp::now());
     said.position = said.position.filter(|_| sees_queue);
     let waits = &said.why;
+    let invalid = queue::invalid(&trees);
     let value = json!({
         "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
         "kind": entry.object.spec.resource.kind, "state": state(&entry, unit),
@@ -96,13 +97,13 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
         "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
         "policy": policy, "positionInLeaf": said.position,
+        "notInForce": Some(&invalid).filter(|invalid| !invalid.is_empty()),
         "notShown": hidden.iter().map(|hidden| hidden.words()).collect::<Vec<_>>(),
     });
     if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
         return Ok(Answer::text(text));
     }
     let mut text = print(&entry, unit, &said, &path, &verdicts, &policy, Timestamp::now())?;
-    let invalid = queue::invalid(&trees);
     if entry.is_suspended() && !invalid.is_empty() {
         text.push_str(&format!("\n{invalid}"));
     }

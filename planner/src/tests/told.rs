@@ -73,3 +73,25 @@ fn clusters_are_named_in_the_order_of_their_names_and_jobs_as_their_users_do() {
     assert!(shown("team/wide-pytorchjob").starts_with("capacity is reserved for team/wide, "));
     assert!(shown("team/gone-pytorchjob").starts_with("capacity is reserved for team/gone-pytorchjob, "));
 }
+
+/// From its third preemption on a job is left alone for a while, and who waits for that is told of whom.
+#[test]
+fn who_may_not_preempt_yet_is_told_which_job_is_protected() {
+    let mut fleet = Fleet::new(4);
+    fleet.planner.set_cluster("west", member("west", 1, 4, 1, 4));
+    let often = Job { preemptions: 2, ..job("often", 1, 4) };
+    fleet.submit(often.clone());
+    assert_eq!(fleet.plan(), ["often -> west"]);
+    let held = Held::here("west", Counted::ByReports);
+    fleet.submit(Job { stand: Stand::Holds(held), started_at_ms: Some(0), ..often });
+    fleet.submit(Job { priority: 1, enqueued_at_ms: 1, ..job("urgent", 1, 4) });
+    fleet.now_ms = 9_999;
+    assert!(fleet.plan().is_empty());
+    assert_eq!(fleet.reason("urgent"), Some(Reason::VictimProtected));
+    assert_eq!(
+        message(&fleet, "urgent"),
+        "it could preempt team/often, which is protected from that for a while"
+    );
+    fleet.now_ms = 10_000;
+    assert_eq!(fleet.plan(), ["urgent x often (InQueuePriority)"]);
+}

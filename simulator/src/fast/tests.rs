@@ -212,6 +212,14 @@ fn no_claim_where_no_start_is_in_sight() {
     };
     assert_eq!(pending("Claimed"), [("a/a-wide", 302), ("b/b-late", 1000)]);
     assert_eq!(pending("ClaimGivenUp"), [("a/a-wide", 2102)]);
+    let told = |record: &Record| match &record.what {
+        What::Pending { reason, message, .. } if reason == "ClaimGivenUp" => Some(message.clone()),
+        _ => None,
+    };
+    assert_eq!(
+        records.iter().find_map(told).as_deref(),
+        Some("gave up its claim on east after 1800 s: no start can be predicted; cpu 8 idle on average")
+    );
     assert_eq!(times(&records, "b/b-late", "Started"), [2102]);
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use fleet_tests::{
     FleetProcess, FleetSpec, TestFleet,
     jobs::{Job, POLICY_NAME, Queueing, gang_policy, quota_tree},
@@ -30,6 +31,21 @@ async fn wait_refused(
             Ok(if right { Look::Yes(message) } else { Look::NotYet(found["status"].to_string()) })
         })
         .await
+}
+
+/// What `kubectl get elasticquotatrees` prints under VALID.
+async fn valid_by_name(fleet: &TestFleet) -> anyhow::Result<Value> {
+    let request = http::Request::get("/apis/scheduling.sigs.k8s.io/v1beta1/elasticquotatrees")
+        .header(http::header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())?;
+    let table: Value = fleet.hub().request(request).await?;
+    let column = |name: &str| {
+        let columns = table["columnDefinitions"].as_array().into_iter().flatten();
+        columns.map(|column| &column["name"]).position(|column| column == name)
+    };
+    let (name, valid) = column("Name").zip(column("VALID")).context("a column VALID")?;
+    let rows = table["rows"].as_array().into_iter().flatten().map(|row| &row["cells"]);
+    Ok(rows.map(|cells| (cells[name].as_str().unwrap_or_default().to_string(), cells[valid].clone())).collect())
 }
 
 /// The same sentence stands in a warning event about the object.
@@ -127,6 +143,7 @@ async fn a_second_tree() -> anyhow::Result<()> {
     let message = wait_refused(&fleet, QUOTA_TREE, "kube-system", "zzz", "Valid", "QuotaTreeInvalid").await?;
     assert_says(&message, &["kube-system/zzz", "found", "allowed", "one tree", "kube-system/tree"]);
     wait_warned(&fleet, QUOTA_TREE, "zzz", &message).await?;
+    assert_eq!(valid_by_name(&fleet).await?, json!({"tree": "True", "zzz": "False"}));
     // The first one is in force: under the second no job could run.
     fleet.apply(&Job::pytorch("b").manifest()).await?;
     fleet.wait_state(PYTORCH_JOB, "b", "Succeeded").await?;
