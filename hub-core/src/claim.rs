@@ -189,10 +189,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         }
         settle_fencing(&known, &mut desired);
         settle_pod_scheduling(&known, &mut desired);
-        // A run that was admitted as a gang counts as one until it ends.
-        if known["placement"]["replicaScheduling"] != desired["placement"]["replicaScheduling"] {
-            desired["placement"]["replicaScheduling"] = known["placement"]["replicaScheduling"].clone();
-        }
+        settle_gang(&known, &mut desired);
     }
     let patch = merge_diff(&known, &desired)?;
     // The patch tests what was read: a binding that was bound meanwhile keeps what was reserved for it.
@@ -211,6 +208,18 @@ fn settle_queueing(known: &Value, desired: &mut Value) {
     desired["suspension"] = asked.into();
     if let Some(desired) = desired.as_object_mut() {
         desired.retain(|field, value| field != "suspension" || *value != json!({}));
+    }
+}
+
+/// A run that was admitted as a gang counts as one until it ends.
+fn settle_gang(known: &Value, desired: &mut Value) {
+    match known["placement"].get("replicaScheduling") {
+        Some(admitted) => desired["placement"]["replicaScheduling"] = admitted.clone(),
+        // A null here would be a difference again in each reconcile.
+        None => {
+            let placement = desired.get_mut("placement").and_then(Value::as_object_mut);
+            placement.map(|placement| placement.remove("replicaScheduling"));
+        }
     }
 }
 

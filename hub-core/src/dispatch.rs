@@ -589,3 +589,6 @@ fn outcome_text(outcome: Outcome) -> &'static str {
         Outcome::Failed => "Failed",
     }
 }
+
+#[cfg(test)]
+mod tests;

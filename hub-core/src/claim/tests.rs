@@ -89,3 +89,180 @@ fn a_tenants_policy_leads_no_gang_past_a_queue_that_is_required() {
     let mut none = World::default();
     assert_eq!(suspension(&mut none, "research", "", "Divided", Value::Null), Value::Null);
 }
+
+fn kind_of(job: &Value) -> KindRef {
+    let text = |field: &str| job[field].as_str().expect("a text");
+    kinds::known(text("apiVersion"), text("kind")).expect("a kind")
+}
+
+fn submit(world: &mut World, job: &Value) {
+    let object = serde_json::from_value(job.clone()).expect("an object");
+    world.observe(Observation::Object(kind_of(job), Change::Apply(object)));
+}
+
+/// A world with the job, and a policy of its namespace that has `extra` in its spec.
+fn governed(job: &Value, extra: &Value) -> World {
+    let mut world = World::default();
+    submit(&mut world, job);
+    govern(&mut world, job, extra);
+    world
+}
+
+fn govern(world: &mut World, job: &Value, extra: &Value) {
+    let mut spec = json!({"resourceSelectors": [{"apiVersion": job["apiVersion"], "kind": job["kind"]}], "placement": {}});
+    for (field, value) in extra.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let policy = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "own", "namespace": "team", "uid": "p", "generation": 1}, "spec": spec});
+    world.observe(Observation::Policy(Change::Apply(serde_json::from_value(policy).expect("a policy"))));
+}
+
+fn planned(world: &World, job: &Value) -> Option<Verb> {
+    let mut writes = plan(world, &kind_of(job), &("team".to_string(), "train".to_string()));
+    assert!(writes.len() <= 1, "{writes:?}");
+    writes.pop().map(|write| write.verb)
+}
+
+/// Makes the binding that is planned, bound to those clusters.
+fn claim(world: &mut World, job: &Value, clusters: &Value) -> Key {
+    let Some(Verb::Create(mut body)) = planned(world, job) else { panic!("no binding") };
+    body["metadata"]["uid"] = "b".into();
+    body["metadata"]["resourceVersion"] = "7".into();
+    body["spec"]["clusters"] = clusters.clone();
+    body["spec"]["epoch"] = 3.into();
+    world.observe(Observation::Binding(Change::Apply(serde_json::from_value(body).expect("a binding"))));
+    world.bindings.keys().next().expect("it stands").clone()
+}
+
+/// What the policy's change from `before` to `after` writes into the spec of a binding with those clusters.
+fn follows(job: &Value, clusters: &Value, before: &Value, after: &Value) -> Value {
+    let mut world = governed(job, before);
+    claim(&mut world, job, clusters);
+    assert!(planned(&world, job).is_none(), "nothing changed");
+    govern(&mut world, job, after);
+    match planned(&world, job) {
+        Some(Verb::Merge(patch)) => patch["spec"].clone(),
+        None => Value::Null,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn torch(roles: &[(&str, i64, &str)]) -> Value {
+    let role = |(role, replicas, cpu): &(&str, i64, &str)| {
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+        (
+            (*role).to_string(),
+            json!({"replicas": replicas, "template": {"spec": {"containers": [container]}}}),
+        )
+    };
+    let roles: serde_json::Map<String, Value> = roles.iter().map(role).collect();
+    json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u"}, "spec": {"pytorchReplicaSpecs": roles}})
+}
+
+fn deployment(replicas: i64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+#[test]
+fn a_job_is_not_placed_by_what_it_asked_for_before_an_edit() {
+    let job = torch(&[("Master", 1, "1")]);
+    let edits = [
+        (torch(&[("Master", 1, "1")]), true),
+        (torch(&[("Master", 1, "2")]), false),
+        (torch(&[("Master", 1, "1"), ("Worker", 2, "1")]), false),
+    ];
+    for (edited, expected) in edits {
+        let mut world = governed(&job, &Value::Null);
+        let key = claim(&mut world, &job, &json!([]));
+        submit(&mut world, &edited);
+        let entry = &world.bindings[&key];
+        let object = world.bound_object(entry).expect("its job");
+        assert_eq!(is_current(&world, entry, object), expected, "{edited}");
+    }
+}
+
+#[test]
+fn only_a_volcano_job_keeps_its_pods_within_a_tier_of_the_network() {
+    let wish = json!({"mode": "hard", "highestTierAllowed": 1});
+    let container = json!({"name": "c", "image": "i"});
+    let volcano = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u"},
+        "spec": {"networkTopology": wish, "minAvailable": 1, "tasks": [
+            {"name": "t", "replicas": 1, "template": {"spec": {"containers": [container]}}}]}});
+    let mut other = torch(&[("Master", 1, "1")]);
+    other["spec"]["networkTopology"] = wish.clone();
+    for (job, expected) in [(volcano, wish), (other, Value::Null)] {
+        let Some(Verb::Create(body)) = planned(&governed(&job, &Value::Null), &job) else { panic!("{job}") };
+        assert_eq!(body["spec"]["networkTopology"], expected, "{}", job["kind"]);
+    }
+}
+
+#[test]
+fn an_edit_of_a_job_reaches_its_binding_unless_its_places_are_held() {
+    let placed = json!([{"name": "east"}]);
+    for (clusters, job, edited, follows) in [
+        (json!([]), torch(&[("Master", 1, "1")]), torch(&[("Master", 1, "2"), ("Worker", 2, "1")]), true),
+        (
+            placed.clone(),
+            torch(&[("Master", 1, "1")]),
+            torch(&[("Master", 1, "2"), ("Worker", 2, "1")]),
+            false,
+        ),
+        // No places are held for a Deployment.
+        (placed, deployment(1), deployment(3), true),
+    ] {
+        let mut world = governed(&job, &Value::Null);
+        claim(&mut world, &job, &clusters);
+        submit(&mut world, &edited);
+        match planned(&world, &job) {
+            Some(Verb::Merge(patch)) => {
+                assert!(follows, "{clusters} {patch}");
+                assert_eq!(patch["spec"]["replicas"], 3, "{clusters}");
+                assert_eq!(patch["metadata"]["resourceVersion"], "7", "a bind meanwhile is not overwritten");
+                let placing = ["clusters", "epoch"].map(|field| patch["spec"].get(field).is_some());
+                assert_eq!(placing, [false, false], "the target is the scheduler's: {patch}");
+            }
+            None => assert!(!follows, "{clusters} {edited}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The member may not know of the change, and the hub must not believe that it does.
+#[test]
+fn a_running_gang_keeps_the_fencing_and_the_scheduling_that_it_was_sent_with() {
+    let job = torch(&[("Master", 1, "1")]);
+    let fenced = |level: &str| json!({"failover": {"cluster": {"tolerationSeconds": 60, "fencing": level}}});
+    let unsaid = json!({"failover": {"cluster": {"tolerationSeconds": 60}}});
+    let pods = |who: &str| json!({"podScheduling": who});
+    let copies = json!({"placement": {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}});
+    let divided = json!({"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}});
+    let none = Value::Null;
+    let running = json!([{"name": "east"}]);
+    for (before, after) in [
+        (fenced("None"), fenced("Watchdog")),
+        (fenced("Watchdog"), fenced("None")),
+        (fenced("None"), unsaid.clone()),
+        (unsaid, fenced("Watchdog")),
+        (json!({"failover": {}}), json!({"failover": {"cluster": {"fencing": "None"}}})),
+        (pods("Gates"), pods("AsWritten")),
+        (pods("Gates"), none.clone()),
+        (none.clone(), pods("Gates")),
+        (none.clone(), copies.clone()),
+        (divided.clone(), copies),
+        (divided, none),
+    ] {
+        assert_eq!(follows(&job, &running, &before, &after), Value::Null, "{before} to {after}");
+        let waiting = follows(&job, &json!([]), &before, &after);
+        assert!(waiting.is_object(), "a waiting job follows its policy: {before} to {after}");
+    }
+    // What the member need not know follows at once.
+    let patient = json!({"failover": {"cluster": {"tolerationSeconds": 90, "fencing": "Watchdog"}}});
+    let found = follows(&job, &running, &fenced("None"), &patient);
+    assert_eq!(found, json!({"failover": {"cluster": {"tolerationSeconds": 90}}}));
+}
