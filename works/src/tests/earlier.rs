@@ -62,6 +62,10 @@ async fn what_comes_after_the_first_list_is_not_of_a_predecessor() {
 #[tokio::test]
 async fn after_a_restart_a_run_is_not_over_before_the_create_of_the_predecessor_can_have_arrived() {
     let (mut fixture, stage) = start_with_a_late_create(None).await;
+    // Here the agent stores the term.
+    let name = fleet_api::names::MEMBER_NAMESPACE;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    fixture.create(&fixture.member, "", "v1", "namespaces", namespace).await;
     let mut of_leader = work("w", 1, vec![job()]);
     of_leader.spec.term = Some(1);
     submit(&fixture, of_leader).await;

@@ -16,9 +16,12 @@ const LET_GO: usize = 2;
 const ARRIVED: usize = 3;
 
 pub(super) async fn reach(stage: &AtomicUsize, wanted: usize) {
-    while stage.load(Ordering::SeqCst) < wanted {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let reached = async {
+        while stage.load(Ordering::SeqCst) < wanted {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reached).await.expect("the next stage");
 }
 
 /// A client whose first create of a job has no answer, and arrives when the test lets it go. Meanwhile the rival is made.
