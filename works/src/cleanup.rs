@@ -82,7 +82,9 @@ impl Works {
         let uid = work.spec.binding.uid.as_str();
         let live = self.object(&id).await?;
         let is_ours = |live: &Arc<DynamicObject>| is_managed(live) && bindings_of(live).contains(uid);
-        if live.as_ref().is_some_and(is_ours) {
+        // An object of an earlier epoch says nothing of a create of this one that is on its way.
+        let of_run = |live: &Arc<DynamicObject>| is_ours(live) && epoch_of(live) == Some(work.spec.epoch);
+        if live.as_ref().is_some_and(of_run) {
             self.state().late.seen(&id);
         }
         match live.filter(is_ours) {

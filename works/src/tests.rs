@@ -24,8 +24,10 @@ use tokio::sync::mpsc;
 
 use crate::{Handles, Settings};
 
+mod earlier;
 mod ends;
 mod late;
+mod looks;
 mod unseen;
 
 /// The room over two servers.
@@ -69,6 +71,17 @@ fn run(fixture: &Fixture, permits: Permits) -> mpsc::Receiver<HoldRequest> {
 }
 
 fn run_over(fixture: &Fixture, member: Link, permits: Permits) -> mpsc::Receiver<HoldRequest> {
+    let (handles, holds) = handles(fixture, member, LeaseClock::held(), &AgentMetrics::default());
+    tokio::spawn(super::run(handles, settings(permits), fixture.shutdown.clone()));
+    holds
+}
+
+fn handles(
+    fixture: &Fixture,
+    member: Link,
+    lease: LeaseClock,
+    metrics: &AgentMetrics,
+) -> (Handles, mpsc::Receiver<HoldRequest>) {
     let hub = fixture.hub_link();
     let (places, holds, _) = Reservations::new();
     let handles = Handles {
@@ -76,13 +89,17 @@ fn run_over(fixture: &Fixture, member: Link, permits: Permits) -> mpsc::Receiver
         hub,
         member,
         clock: Clock::start(),
-        counts: AgentMetrics::default().of("east"),
-        lease: LeaseClock::held(),
+        counts: metrics.of("east"),
+        lease,
         owned: Owned::default(),
         places,
         sorted: Sorted::default(),
     };
-    let settings = Settings {
+    (handles, holds)
+}
+
+fn settings(permits: Permits) -> Settings {
+    Settings {
         permits,
         scheduler_names: ["fleet".to_owned(), "volcano".to_owned()].into(),
         controllers: [].into(),
@@ -91,9 +108,7 @@ fn run_over(fixture: &Fixture, member: Link, permits: Permits) -> mpsc::Receiver
         member_request_timeout: Duration::from_secs(60),
         watchdog_image: Some("watchdog:1".to_owned()),
         watchdog_stops_within: Duration::from_secs(10),
-    };
-    tokio::spawn(super::run(handles, settings, fixture.shutdown.clone()));
-    holds
+    }
 }
 
 fn works(fixture: &Fixture) -> Api<Work> {

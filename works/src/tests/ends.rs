@@ -23,6 +23,15 @@ async fn wait_grace(fixture: &Fixture, name: &str, grace_s: i64) {
     fixture.wait(&pods, name, &what, |pod| granted(pod) == Some(grace_s)).await;
 }
 
+/// The job succeeds.
+async fn end_now(fixture: &Fixture) {
+    let now = jiff::Timestamp::now().to_string();
+    let status = json!({"status": {"completionTime": now, "conditions": [
+        {"type": "Succeeded", "status": "True", "lastUpdateTime": now, "lastTransitionTime": now}]}});
+    let jobs = fixture.of_member("pytorchjobs");
+    jobs.patch_status("a", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
 async fn runs() -> Bed {
     let fixture = start().await;
     submit(&fixture, work("w", 1, vec![job()])).await;
@@ -34,16 +43,31 @@ async fn runs() -> Bed {
 async fn pods_of_an_ended_job_end_at_once_when_the_hub_asks_for_it() {
     let fixture = runs().await;
     pod_of_job(&fixture, "a-worker-0", 30).await;
-    // It ended now, so that its pods have a minute left.
-    let now = jiff::Timestamp::now().to_string();
-    let status = json!({"status": {"completionTime": now, "conditions": [
-        {"type": "Succeeded", "status": "True", "lastUpdateTime": now, "lastTransitionTime": now}]}});
-    let jobs = fixture.of_member("pytorchjobs");
-    jobs.patch_status("a", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    // Its pods have a minute left.
+    end_now(&fixture).await;
     let live = |work: Option<&Work>| work?.status.as_ref()?.live_pods;
     wait_work(&fixture, "w", "with a live pod", |work| live(work) == Some(1)).await;
+    let pod = fixture.of_member("pods").get("a-worker-0").await.unwrap();
+    assert_eq!(pod.metadata.deletion_timestamp, None, "nobody has asked for it");
     let asked = json!({"metadata": {"annotations": {RESULT_RECORDED_ANNOTATION: "true", END_PODS_ANNOTATION: "b/c"}}});
     works(&fixture).patch("w", &PatchParams::default(), &Patch::Merge(asked)).await.unwrap();
+    wait_grace(&fixture, "a-worker-0", 30).await;
+}
+
+#[tokio::test]
+async fn pods_of_an_ended_job_run_on_for_their_time_and_are_ended_after_it() {
+    let fixture = start().await;
+    let mut patient = job();
+    patient["metadata"]["annotations"] = json!({"fleet.dev/after-end": "3s"});
+    submit(&fixture, work("w", 1, vec![patient])).await;
+    wait_applied(&fixture, "w", "True", "AppliedSuccessful").await;
+    pod_of_job(&fixture, "a-worker-0", 30).await;
+    end_now(&fixture).await;
+    let live = |work: Option<&Work>| work?.status.as_ref()?.live_pods;
+    wait_work(&fixture, "w", "with a live pod", |work| live(work) == Some(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let pod = fixture.of_member("pods").get("a-worker-0").await.unwrap();
+    assert_eq!(pod.metadata.deletion_timestamp, None, "it has two seconds left");
     wait_grace(&fixture, "a-worker-0", 30).await;
 }
 

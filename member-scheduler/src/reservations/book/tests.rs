@@ -313,3 +313,120 @@ fn after_a_restart_the_count_begins_anew_with_the_hubs_word() {
     assert_eq!(desk.pass(3600).log(), "");
     assert_eq!(used(&desk.state), "n1 4/1");
 }
+
+/// A reservation that a leader of this term asks for.
+fn of_term(name: &str, term: i64) -> Reservation {
+    let mut asked = reservation(name, name, 1, &["worker 1 1"]);
+    asked.spec.term = Some(term);
+    asked
+}
+
+#[test]
+fn a_former_leader_of_the_hub_gets_no_places() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.apply(&of_term("of-leader", 3));
+    assert_eq!(desk.log(), "of-leader create Reserved until");
+    let older = "term 2 is older than 3, the newest seen of a leader of the hub";
+    desk.apply(&of_term("of-former", 2));
+    assert_eq!(desk.log(), format!("of-former keep Refused {older}"));
+    desk.apply(&of_term("of-leader-too", 3)).apply(&of_term("of-next", 4));
+    assert_eq!(desk.log(), "of-leader-too create Reserved until; of-next create Reserved until");
+    desk.apply(&reservation("of-no-leader", "u", 1, &["worker 1 1"]));
+    assert_eq!(desk.log(), "of-no-leader create Reserved until");
+    assert_eq!(used(&desk.state), "n1 4/4");
+}
+
+#[test]
+fn a_leader_that_only_a_work_has_shown_fences_the_former_one() {
+    let mut desk = Desk::new(&["n1 8"]);
+    assert_eq!(desk.book.see_term(3), 3);
+    assert_eq!(desk.book.see_term(2), 3, "terms of former leaders change nothing");
+    desk.apply(&of_term("r", 2));
+    assert_eq!(desk.log(), "r keep Refused term 2 is older than 3, the newest seen of a leader of the hub");
+}
+
+#[test]
+fn a_leader_that_only_a_reservation_has_shown_fences_works_too() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.apply(&of_term("r", 5));
+    // What the core passes on to those that look at Works.
+    assert_eq!(desk.book.see_term(2), 5);
+    // After a restart the copies tell it.
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.book.recover(&of_term("r", 7), &mut desk.state);
+    assert_eq!(desk.book.see_term(2), 7);
+}
+
+#[test]
+fn a_restored_hub_whose_leaders_count_anew_gets_places() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.book.see_term(9);
+    desk.book.forget_terms();
+    desk.apply(&of_term("first", 1));
+    assert_eq!(desk.log(), "first create Reserved until");
+    desk.apply(&of_term("second", 2)).apply(&of_term("late", 1));
+    let older = "term 1 is older than 2, the newest seen of a leader of the hub";
+    assert_eq!(desk.log(), format!("second create Reserved until; late keep Refused {older}"));
+}
+
+/// The copy with which the member's server keeps places on `n1`.
+fn copy_on_n1(name: &str) -> Reservation {
+    let mut copy = reservation(name, name, 1, &["worker 1 4"]);
+    let nodes: &[(&str, &[&str])] = &[("worker", &["n1"])];
+    let status = fleet_member_state::testing::status(ReservationPhase::Reserved, nodes);
+    let text = serde_json::to_string(&status).unwrap();
+    copy.metadata.annotations =
+        Some([(crate::reservations::write::PLACES_ANNOTATION.to_owned(), text)].into());
+    copy
+}
+
+#[test]
+fn recovered_places_that_the_hub_does_not_list_are_free_again() {
+    let mut desk = Desk::new(&["n1 8"]);
+    for name in ["stands", "withdrawn"] {
+        desk.book.recover(&copy_on_n1(name), &mut desk.state);
+    }
+    desk.apply(&reservation("stands", "stands", 1, &["worker 1 4"]));
+    desk.log();
+    desk.book.listed(&mut desk.state);
+    assert_eq!(desk.settle().log(), "withdrawn delete ");
+    assert_eq!(used(&desk.state), "n1 4/1");
+    assert!(!desk.book.entries.contains_key("withdrawn"));
+}
+
+#[test]
+fn recovered_places_of_a_job_that_is_there_do_not_lapse_when_the_hub_names_them() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.book.recover(&copy_on_n1("r"), &mut desk.state);
+    // The Work comes before the reservation: nothing orders the two watches.
+    desk.book.consume("r", 1);
+    desk.apply(&reservation("r", "r", 1, &["worker 1 4"]));
+    assert_eq!(desk.log(), "r keep Reserved");
+    assert_eq!(desk.pass(3600).log(), "");
+    assert_eq!(used(&desk.state), "n1 4/1");
+}
+
+#[test]
+fn places_asked_for_anew_lapse_when_their_answer_says() {
+    let mut desk = Desk::new(&["n1 8"]);
+    let mut asked = reservation("r", "u", 1, &["worker 1 8"]);
+    desk.apply(&asked).pass(20);
+    asked.metadata.uid = Some("anew".into());
+    desk.apply(&asked);
+    let Verdict::Held(held) = &desk.book.entries["r"].verdict else { panic!("held") };
+    assert_eq!(held.expires_at.as_deref(), Some("1970-01-01T00:00:30Z"));
+    desk.log();
+    assert_eq!(desk.pass(9).log(), "");
+    assert_eq!(desk.pass(1).log(), "r delete Expired the job did not arrive within 30 s");
+}
+
+#[test]
+fn a_copy_of_refused_places_that_arrives_late_is_removed() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.apply(&reservation("r", "u", 1, &["worker 1 9"]));
+    desk.log();
+    // An earlier process had sent it.
+    desk.book.see_copy(&reservation("r", "u", 1, &["worker 1 9"]));
+    assert_eq!(desk.settle().log(), "r delete ");
+    assert_eq!(used(&desk.state), "n1 0/0");
+}

@@ -479,3 +479,36 @@ fn no_more_nodes_are_kept_than_the_members_administrator_permits() {
     assert_eq!(kept(&state), [""; 0]);
     assert!(told(&book, "cell-nodes-1").contains("0 of 5 nodes usable; 4 may not be kept"));
 }
+
+#[test]
+fn nodes_for_cells_are_kept_anew_whatever_was_answered_before() {
+    for phase in [ReservationPhase::Reserved, ReservationPhase::Refused, ReservationPhase::Expired] {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4"]));
+        let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+        kept.spec.cell_nodes = vec!["n1".to_owned()];
+        kept.status = Some(fleet_member_state::testing::status(phase, &[]));
+        book.apply(&kept, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 1 nodes usable");
+        // No gang gets what is kept.
+        book.apply(&reservation("r", "u", 1, &["worker 1 1"]), &mut state);
+        plan(&mut book, &mut state);
+        assert!(told(&book, "r").starts_with("Refused"), "{}", told(&book, "r"));
+    }
+}
+
+#[test]
+fn nodes_kept_for_cells_do_not_lapse_after_a_restart() {
+    let (mut book, mut state) = (Book::default(), state(&["n1 4"]));
+    let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+    kept.spec.cell_nodes = vec!["n1".to_owned()];
+    let mut copy = kept.clone();
+    copy.status = Some(fleet_member_state::testing::status(ReservationPhase::Reserved, &[]));
+    book.recover(&copy, &mut state);
+    book.apply(&kept, &mut state);
+    for seconds in [0, 3600] {
+        book.expire(Timestamp::from_second(seconds).expect("a time"), &mut state);
+    }
+    assert!(told(&book, "cell-nodes-1").starts_with("Reserved"), "{}", told(&book, "cell-nodes-1"));
+    assert_eq!(book.next_deadline(), None);
+}
