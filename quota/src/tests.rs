@@ -12,6 +12,7 @@ mod order;
 mod preempt;
 mod thrash;
 mod tree;
+mod two_resources;
 
 use std::sync::Arc;
 
