@@ -3,6 +3,7 @@
 mod claim;
 mod clusters;
 mod edit;
+mod equals;
 mod fuzz;
 mod histories;
 mod index;
