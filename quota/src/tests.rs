@@ -3,6 +3,7 @@
 mod claim;
 mod clusters;
 mod edit;
+mod equals;
 mod fuzz;
 mod histories;
 mod index;
@@ -12,6 +13,7 @@ mod order;
 mod preempt;
 mod thrash;
 mod tree;
+mod two_resources;
 
 use std::sync::Arc;
 

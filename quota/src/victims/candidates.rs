@@ -191,7 +191,7 @@ impl<'s> Search<'s> {
             !(by_share && self.adds_nothing(job))
                 && (wanted.may_preempt)(self, sibling, job)
                 && self.ledger.job(&job.job.id).is_some()
-                && self.helps(node, job, wanted)
+                && self.helps(node, sibling, job, wanted)
                 && !self.is_spared(&job.job)
                 && !(by_share && (self.is_protected(job) || self.would_lose_too_much(job)))
                 && !self.just_started(job)
@@ -199,12 +199,13 @@ impl<'s> Search<'s> {
         Some((jobs, at?))
     }
 
-    /// It uses something that is short and that its leaf only borrows. If only places are short: it uses some of
-    /// the cluster.
-    fn helps(&self, leaf: NodeId, job: &Standing, wanted: &Wanted<'_, 's>) -> bool {
-        let (goal, lack) = (wanted.goal, wanted.lack);
-        let borrowed = self.lent(lack).any(|r| self.is_above_min(leaf, r) && job.request.amount(r) > 0);
-        borrowed && (!lack.places || self.cluster_of(&job.job.id).as_ref() == Some(&goal.cluster))
+    /// It uses something that is short, which its leaf and all above it up to the sibling only borrow. If only places
+    /// are short: it uses some of the cluster.
+    fn helps(&self, leaf: NodeId, sibling: NodeId, job: &Standing, wanted: &Wanted<'_, 's>) -> bool {
+        let mut used = self.lent(wanted.lack).filter(|r| job.request.amount(*r) > 0);
+        let side = || self.tree.path_to_root(leaf).take_while(|node| self.tree.is_below(*node, sibling));
+        used.any(|r| side().all(|node| self.is_above_min(node, r)))
+            && (!wanted.lack.places || self.cluster_of(&job.job.id).as_ref() == Some(&wanted.goal.cluster))
     }
 
     fn is_spared(&self, job: &AdmittedJob) -> bool {
