@@ -45,7 +45,9 @@ async fn valid_by_name(fleet: &TestFleet) -> anyhow::Result<Value> {
     };
     let (name, valid) = column("Name").zip(column("VALID")).context("a column VALID")?;
     let rows = table["rows"].as_array().into_iter().flatten().map(|row| &row["cells"]);
-    Ok(rows.map(|cells| (cells[name].as_str().unwrap_or_default().to_string(), cells[valid].clone())).collect())
+    Ok(rows
+        .map(|cells| (cells[name].as_str().unwrap_or_default().to_string(), cells[valid].clone()))
+        .collect())
 }
 
 /// The same sentence stands in a warning event about the object.
