@@ -9,6 +9,7 @@ use crate::{
 
 mod ends;
 mod left;
+mod sent;
 mod told;
 
 fn read<T: DeserializeOwned>(value: &Value) -> T {
@@ -90,6 +91,7 @@ impl Hub {
             Target::Binding => Observation::Binding(Change::Apply(read(&value))),
             Target::Work => Observation::Work(Change::Apply(read(&value))),
             Target::Unit => Observation::Unit(Change::Apply(read(&value))),
+            Target::Reservation => Observation::Reservation(Change::Apply(read(&value))),
             Target::Cluster => Observation::Cluster(Change::Apply(read(&value))),
             other => panic!("{other:?}"),
         };
