@@ -10,7 +10,7 @@ const DAY_MS: i64 = 86_400 * SECOND;
 /// How long a job runs before this cut of its life, by the text of the documentation: the first two are free, the third comes
 /// after ten seconds, each further one after twice as long, up to an hour.
 fn runs_before_ms(cut: u32) -> i64 {
-    if cut < 3 { 0 } else { (10 * SECOND << (cut - 3).min(20)).min(3600 * SECOND) }
+    if cut < 3 { 0 } else { ((10 * SECOND) << (cut - 3).min(20)).min(3600 * SECOND) }
 }
 
 /// The most cuts that a day has room for.
