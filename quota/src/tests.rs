@@ -1,7 +1,9 @@
 //! The facts file's examples, the tree of the walkthrough, and laws.
 
+mod by_share;
 mod claim;
 mod clusters;
+mod day;
 mod edit;
 mod equals;
 mod fuzz;

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::*;
 
 const LEAVES: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
-/// Trees that take turns: the same leaves under other bounds and rights.
-const TREES: [&str; 6] = [
+/// Trees that take turns: the same leaves under other bounds and rights; and without some of them, with one more, or with
+/// one renamed (see `home`).
+const TREES: [&str; 9] = [
     "root 20-20 @share-preemption=FairShare; a 8-14 @guarantee=Subtree; a/1 3-8 @max-bypass=1m; a/2 3-20; b 6-10; b/1 \
      2-10 w=2 @max-bypass=2m @max-claim=3m; b/2 2-5 @reclaim=LowerPriority; c 0-20 w=0 @max-bypass=1m @max-claim=2m",
     "root 18-18; a 6-18; a/1 3-18 @max-bypass=1m @max-claim=2m; a/2 3-18; b 6-18 jobs=4; b/1 4-18 @max-bypass=1m; b/2 \
@@ -24,8 +25,18 @@ const TREES: [&str; 6] = [
     "root 16-20 @max-gpu-loss=1; a 4-20; a/1 4-20 @min-runtime=40s @max-bypass=10s @max-claim=30s; a/2 0-20 \
      @preempt-within=LowerOrNewerEqualPriority @min-runtime=10s; b 6-20 lend=2 jobs=5; b/1 3-20 @reclaim=Never \
      @max-bypass=10s; b/2 3-20 @max-bypass=10s @max-claim=10s; c 6-6 @max-bypass=10s",
+    "root 20-20 @share-preemption=FairShare; a 8-20; a/1 4-20 @max-bypass=1m; b 6-20 @guarantee=Subtree; b/2 4-20; c 4-20 \
+     @max-bypass=30s @max-claim=1m",
+    "root 20-20; a 6-20; a/1 2-20 @max-bypass=1m; a/2 2-20; b 6-20; b/1 3-20; b/2 3-20 @max-bypass=1m; d 4-20; e 4-20",
+    "root 20-20 @share-preemption=FairShare; a 10-20 @max-bypass=1m @max-claim=1m; c 6-20 @max-bypass=1m",
 ];
 const CLUSTERS: &str = "east 11, west 9";
+
+/// The leaf of jobs that were sent for `name`: `c` is called `d` in one tree. No leaf, if it was removed.
+fn home(tree: &QuotaTree, name: &str) -> Option<NodeId> {
+    let find = |name: &str| tree.find(&format!("root/{name}")).filter(|node| tree.node(*node).is_leaf());
+    find(name).or_else(|| find("d").filter(|_| name == "c"))
+}
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -140,8 +151,10 @@ impl World {
         self.log.push(format!("{now_ms}: {event:?}"));
         match event {
             Event::Submit { leaf, cores, priority, run_ms, preemptible } => {
+                let Some(home) = home(planner.tree(), LEAVES[*leaf]) else { return };
                 let id = format!("j{:03}", self.jobs.len());
-                let mut job = waiting(planner.tree(), &id, LEAVES[*leaf], *cores, *priority, *now_ms);
+                let path = planner.tree().node(home).path["root/".len()..].to_owned();
+                let mut job = waiting(planner.tree(), &id, &path, *cores, *priority, *now_ms);
                 (job.run_time_ms, job.preemptible) = (*run_ms, *preemptible);
                 // What is lost and gained is counted in GPUs, which no tree bounds.
                 job.request.set("nvidia.com/gpu", *cores);
@@ -168,8 +181,9 @@ impl World {
                     self.end(&id);
                     let known = self.jobs.get_mut(&id).unwrap();
                     known.preemptions += 1;
-                    let leaf = leaf(self.fleet.planner.tree(), self.leaves[&id]);
-                    self.fleet.planner.enqueue(WaitingJob { leaf, ..known.clone() });
+                    if let Some(leaf) = home(self.fleet.planner.tree(), self.leaves[&id]) {
+                        self.fleet.planner.enqueue(WaitingJob { leaf, ..known.clone() });
+                    }
                 }
             }
             // See `play`.
@@ -182,21 +196,36 @@ impl World {
                 }
             }
             Event::Policy(at, policy) => {
-                let leaf = leaf(planner.tree(), LEAVES[*at]);
-                planner.set_policy(leaf, *policy);
+                if let Some(leaf) = home(planner.tree(), LEAVES[*at]) {
+                    planner.set_policy(leaf, *policy);
+                }
             }
-            Event::Edit(n) => {
-                let leaves = &self.leaves;
-                let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
-                planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
-                self.promises.values_mut().for_each(|promise| promise.edited = true);
-                let before =
-                    Before { ledger: planner.ledger().clone(), clusters: self.fleet.clusters.clone() };
-                self.ended.clear();
-                self.forget_hopeless(&before);
-                self.lost_by_edit.append(&mut self.ended);
-            }
+            Event::Edit(n) => self.edit(TREES[*n]),
         }
+    }
+
+    /// Whoever waits and has no leaf any more is gone. Whoever runs stays, and drains where it has no leaf.
+    fn edit(&mut self, text: &str) {
+        let planner = &mut self.fleet.planner;
+        let leaves = &self.leaves;
+        let running: Vec<JobId> = planner.ledger().jobs().map(|job| job.id.clone()).collect();
+        let tree = QuotaTree::build(&tree_spec(text)).unwrap().0;
+        let edit = planner.set_tree(tree, &mut |tree, id| home(tree, leaves.get(id)?));
+        for job in &edit.homeless {
+            self.promises.remove(&job.id);
+        }
+        assert!(running.iter().eq(planner.ledger().jobs().map(|job| &job.id)), "an edit ends no job");
+        for job in planner.ledger().jobs() {
+            let (node, home) = (planner.tree().node(job.leaf), home(planner.tree(), leaves[&job.id]));
+            // A node that has lost all its leaves is one itself, and takes their jobs.
+            let above = || format!("root/{}", leaves[&job.id]).starts_with(&format!("{}/", node.path));
+            assert!(home.map_or_else(|| node.draining || above(), |home| home == job.leaf), "{}", node.path);
+        }
+        self.promises.values_mut().for_each(|promise| promise.edited = true);
+        let before = Before { ledger: planner.ledger().clone(), clusters: self.fleet.clusters.clone() };
+        self.ended.clear();
+        self.forget_hopeless(&before);
+        self.lost_by_edit.append(&mut self.ended);
     }
 
     /// A job that an edited tree could never admit says so, and preempts for nothing no longer.
@@ -212,7 +241,7 @@ impl World {
 
     /// The job as it waits or would, in the tree of now.
     fn job(&self, id: &JobId) -> WaitingJob {
-        let leaf = leaf(self.fleet.planner.tree(), self.leaves[id]);
+        let leaf = home(self.fleet.planner.tree(), self.leaves[id]).expect("it waits, so it has a leaf");
         WaitingJob { leaf, ..self.jobs[id].clone() }
     }
 

@@ -133,7 +133,7 @@ proptest! {
                     });
                     asked > 0 && job.request.get(name) > 0 && short && borrowed
                 };
-                prop_assert!(NAMES.iter().any(|name| gives(name)), "{} of {:?}\n{:?}", victim.job, take, planner.ledger());
+                prop_assert!(NAMES.iter().any(gives), "{} of {:?}\n{:?}", victim.job, take, planner.ledger());
                 gone.push(&victim.job);
             }
         }
