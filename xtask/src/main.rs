@@ -171,10 +171,10 @@ fn screenshots(folder: &Path) -> anyhow::Result<()> {
 
 fn laws(cases: u32) -> anyhow::Result<()> {
     let cases = [("PROPTEST_CASES", &*cases.to_string())];
-    cargo::run_with(
-        &cases,
-        &["test", "--release", "-p", "fleet-quota", "--lib", "--", "tests::histories", "tests::laws"],
-    )?;
+    let of_quota =
+        ["tests::histories", "tests::laws", "tests::two_resources", "tests::by_share", "tests::equals"];
+    let quota = ["test", "--release", "-p", "fleet-quota", "--lib", "--"];
+    cargo::run_with(&cases, &[&quota[..], &of_quota].concat())?;
     cargo::run_with(&cases, &["test", "--release", "-p", "fleet-scheduler", "--lib", "laws"])?;
     cargo::run(&["test", "--release", "-p", "fleet-cells", "--lib", "--", "--ignored"])?;
     if std::env::var_os("FLEET_TRACES").is_none() {
