@@ -218,7 +218,7 @@ fn no_claim_where_no_start_is_in_sight() {
     };
     assert_eq!(
         records.iter().find_map(told).as_deref(),
-        Some("gave up its claim on east after 1800 s: no start can be predicted; cpu 8 idle on average")
+        Some("gave up its claim on east after 1800 s: no start can be predicted; 8 cpu idle on average")
     );
     assert_eq!(times(&records, "b/b-late", "Started"), [2102]);
 }

@@ -63,6 +63,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "fleet simulate --trace jobs.csv --cells",
         "cli/tests/program.rs runs it on files of its own",
     ),
+    ("docs/simulation.md", "cargo mutants", "needs cargo-mutants, and takes an hour"),
     ("docs/portal.md", "fleet portal", "runs until it is stopped; tests/tests/suite/portal.rs drives it"),
     ("docs/portal.md", "curl", "needs a portal that runs; portal/tests/api.rs calls every route"),
     (
