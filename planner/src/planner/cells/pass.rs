@@ -199,6 +199,11 @@ impl Planner {
         if self.cells.cells.is_none() || self.cells.groups_of(&job.id, Some(held)).iter().any(has_cells) {
             return false;
         }
+        // Cells that are still to be recovered may have pods.
+        let mut groups = self.cells.of_job.get(&job.id).into_iter().flatten();
+        if groups.any(|(name, _)| self.cells.unrecovered.contains_key(name)) {
+            return false;
+        }
         let waiting = kinds(missing.iter());
         if waiting.iter().any(|ask| self.cells.could_hold(&[ask], &held.cluster)) {
             return false;
