@@ -21,7 +21,7 @@ use crate::{
     desired::{self, Verdict},
     inject,
     keys::ObjectId,
-    marks::{bindings_of, epoch_of, is_managed, kind_of},
+    marks::{epoch_of, is_of_run, kind_of},
     report::{self, Applied, Reason},
     state::Known,
     templates,
@@ -258,9 +258,7 @@ impl Works {
             let message = format!("{id} appeared and was deleted meanwhile; retrying");
             return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
         };
-        // An object of somebody else says nothing of what is on its way.
-        let uid = work.spec.binding.uid.as_str();
-        if is_managed(&live) && bindings_of(&live).contains(uid) && epoch_of(&live) == Some(work.spec.epoch) {
+        if is_of_run(&live, &work.spec.binding.uid, work.spec.epoch) {
             self.state().late.seen(&id);
         }
         let wanted = if ordinal == 0 { templates::as_made(wanted, &live) } else { wanted };

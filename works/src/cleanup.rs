@@ -18,7 +18,7 @@ use kube::{
 use crate::{
     desired,
     keys::ObjectId,
-    marks::{bindings_of, epoch_of, is_managed, kind_of},
+    marks::{bindings_of, epoch_of, is_managed, is_of_run, kind_of},
     state::Known,
     works::Works,
 };
@@ -82,9 +82,7 @@ impl Works {
         let uid = work.spec.binding.uid.as_str();
         let live = self.object(&id).await?;
         let is_ours = |live: &Arc<DynamicObject>| is_managed(live) && bindings_of(live).contains(uid);
-        // An object of an earlier epoch says nothing of a create of this one that is on its way.
-        let of_run = |live: &Arc<DynamicObject>| is_ours(live) && epoch_of(live) == Some(work.spec.epoch);
-        if live.as_ref().is_some_and(of_run) {
+        if live.as_ref().is_some_and(|live| is_of_run(live, uid, work.spec.epoch)) {
             self.state().late.seen(&id);
         }
         match live.filter(is_ours) {

@@ -32,6 +32,12 @@ pub(crate) fn epoch_of(object: &DynamicObject) -> Option<i64> {
     object.annotations().get(EPOCH_ANNOTATION)?.parse().ok()
 }
 
+/// Whether the object is of this run. One of somebody else, or of another epoch, says nothing of a create that is on its
+/// way.
+pub(crate) fn is_of_run(live: &DynamicObject, binding_uid: &str, epoch: i64) -> bool {
+    is_managed(live) && bindings_of(live).contains(binding_uid) && epoch_of(live) == Some(epoch)
+}
+
 /// Whether a job in the member must be stopped when its cluster is cut off.
 pub(crate) fn is_fenced_level(live: &DynamicObject) -> bool {
     live.annotations().contains_key(FENCING_ANNOTATION)
