@@ -32,11 +32,16 @@ pub fn duration_us(text: &str) -> Option<i64> {
 
 /// `1.5` times a unit, rounded down.
 fn times(number: &str, unit: i64) -> Option<i64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let whole = whole.parse::<i64>().ok()?.checked_mul(unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    // `.5` and `1.` are numbers, `.` is none.
+    let or_zero = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<i64>().ok() };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole = or_zero(whole)?.checked_mul(unit)?;
     // More digits than these are below the smallest unit.
     let digits = &fraction[..fraction.len().min(12)];
-    let part = i128::from(digits.parse::<i64>().ok()?) * i128::from(unit) / 10_i128.pow(digits.len() as u32);
+    let part = i128::from(or_zero(digits)?) * i128::from(unit) / 10_i128.pow(digits.len() as u32);
     whole.checked_add(i64::try_from(part).ok()?)
 }
 
@@ -46,20 +51,20 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_writes_them() {
-        let read = duration_us;
         for (text, us) in [
             ("0", 0),
             ("90s", 90_000_000),
             (" 1h2m3s ", 3_723_000_000),
             ("1.5h", 5_400_000_000),
+            (".5s1.ms", 501_000),
             ("2d", 172_800_000_000),
             ("250ms10us", 250_010),
             ("5000000000s", 5_000_000_000_000_000),
         ] {
-            assert_eq!(read(text), Some(us), "{text}");
+            assert_eq!(duration_us(text), Some(us), "{text}");
         }
-        for text in ["", " ", "5", "s", "-1s", "1y", "1h5", "1.2.3s", "1e3s", "99999999999999999999s"] {
-            assert_eq!(read(text), None, "{text}");
+        for text in ["", " ", "5", "s", "-1s", "1y", "1h5", "1.2.3s", ".s", "1e3s", "99999999999999999999s"] {
+            assert_eq!(duration_us(text), None, "{text}");
         }
     }
 }
