@@ -16,8 +16,8 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 /// Folders that hold no pages of the project.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "book"];
 /// Root of the book, as `book.toml` has it.
-const BOOK: &str = "docs";
-const SUMMARY: &str = "docs/SUMMARY.md";
+pub const BOOK: &str = "docs";
+pub const SUMMARY: &str = "docs/SUMMARY.md";
 /// Languages of blocks; commands stand in those of `console`, which `fleet-tests` runs or lists with a reason.
 const LANGUAGES: &[&str] = &["console", "console no-run", "yaml", "text", "rust", "toml", "json"];
 /// What a line of a command begins with.
@@ -25,10 +25,10 @@ const COMMANDS: &[&str] = &["$ ", "fleet ", "kubectl ", "cargo ", "helm ", "curl
 
 /// What one page offers to links, and where it points.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Page {
+pub struct Page {
     anchors: BTreeSet<String>,
     /// Line and target of each link and picture.
-    links: Vec<(usize, String)>,
+    pub links: Vec<(usize, String)>,
     /// Line, language and text of each block of code.
     blocks: Vec<(usize, String, String)>,
 }
@@ -39,13 +39,7 @@ struct Page {
 /// Names each broken link by file and line, with what was found and what is allowed.
 pub fn check() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
-    let mut files = Vec::new();
-    collect(root, Path::new(""), &mut files)?;
-    let mut pages = BTreeMap::new();
-    for file in files {
-        let text = fs::read_to_string(root.join(&file)).with_context(|| file.display().to_string())?;
-        pages.insert(file, read(&text));
-    }
+    let pages = pages(root)?;
     let mut broken = broken_links(&pages, |path| root.join(path).exists());
     broken.extend(missing_pages(&pages));
     broken.extend(hidden_commands(&pages));
@@ -53,6 +47,21 @@ pub fn check() -> anyhow::Result<()> {
         bail!("broken pages:\n  {}", broken.join("\n  "));
     }
     Ok(())
+}
+
+/// Every Markdown file of the checkout, by its path in it.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn pages(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, Page>> {
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files)?;
+    let mut pages = BTreeMap::new();
+    for file in files {
+        let text = fs::read_to_string(root.join(&file)).with_context(|| file.display().to_string())?;
+        pages.insert(file, read(&text));
+    }
+    Ok(pages)
 }
 
 fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
@@ -157,7 +166,7 @@ fn broken_links(pages: &BTreeMap<PathBuf, Page>, exists: impl Fn(&Path) -> bool)
     let mut broken = Vec::new();
     for (file, page) in pages {
         for (line, target) in &page.links {
-            if target.contains("://") || target.starts_with("mailto:") {
+            if !is_relative(target) {
                 continue;
             }
             let at = format!("{}:{line}", file.display());
@@ -199,8 +208,13 @@ fn missing_pages(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     missing.map(|file| format!("{SUMMARY}: does not name {}", file.display())).collect()
 }
 
+/// A link to a file of the repository or to a heading of the page itself.
+pub fn is_relative(target: &str) -> bool {
+    !target.contains("://") && !target.starts_with("mailto:")
+}
+
 /// A relative path from a folder, without `..` in it; `None` when it leaves the repository.
-fn join(folder: &Path, path: &str) -> Option<PathBuf> {
+pub fn join(folder: &Path, path: &str) -> Option<PathBuf> {
     let mut joined = PathBuf::new();
     for part in folder.join(path).components() {
         match part {

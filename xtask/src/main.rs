@@ -2,6 +2,7 @@
 //!
 //! Inputs: the checkout in which it runs. Deliberately absent: installing anything (`.ci/run` does that).
 
+mod book;
 mod cargo;
 mod dist;
 mod glossary;
@@ -73,6 +74,12 @@ enum Task {
     },
     /// Makes a release: static programs with completions and man pages, images, charts, a krew manifest, checksums.
     Dist(dist::DistArgs),
+    /// Builds the pages of `docs/` as a site with mdbook, and checks its links.
+    Book {
+        /// Where the site goes; it begins at `docs/index.html` there.
+        #[arg(default_value = "target/site")]
+        folder: std::path::PathBuf,
+    },
     /// Draws every page of the portal, light and dark, with the Chromium of this machine.
     Screenshots {
         /// Where the pictures go.
@@ -125,6 +132,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Laws { cases } => laws(cases),
         Task::Dist(args) => dist::run(&args),
+        Task::Book { folder } => book::build(&std::path::absolute(folder)?),
         Task::Screenshots { folder } => screenshots(&folder),
         Task::Chaos { runs, seconds, first } => chaos(runs, seconds, first),
         Task::Test { no_lints } => {
