@@ -34,8 +34,8 @@ pub use overrides::*;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PropagationSpec {
-    /// The objects this policy governs; one match is enough.
-    #[cfg_attr(feature = "schemas", schemars(length(min = 1)))]
+    /// The objects this policy governs; one match is enough. Fleet's own kinds, Events and Leases are never propagated.
+    #[cfg_attr(feature = "schemas", schemars(length(min = 1, max = 256)))]
     pub resource_selectors: Vec<ResourceSelector>,
     /// Older spelling of `propagateDeps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -64,6 +64,8 @@ const ORPHAN_PAUSE: Duration = Duration::from_millis(300);
 const ROUNDS: usize = 8;
 /// Most reconciles before observations are applied again.
 const LOOKS: usize = 1024;
+/// What they may cost, in values visited: some 20 ms.
+const LOOKS_COST: usize = 1_000_000;
 
 /// Runs the controller against a hub until `shutdown` is cancelled; with an election, whenever it leads.
 /// # Errors
@@ -302,6 +304,9 @@ impl Process {
             self.world.schedule = true;
         }
         self.timers.take_due(at).into_iter().for_each(|dirty| self.world.mark(dirty));
+        for key in self.scheduler.forms.begin() {
+            self.world.mark(Dirty::Binding(key));
+        }
         for key in std::mem::take(&mut self.world.orphans) {
             self.timers.ring_at(at + ORPHAN_PAUSE, Dirty::Orphan(key));
         }
@@ -318,12 +323,17 @@ impl Process {
         self.launch();
         // An object is reconciled when its writes can be sent. The bound keeps observations from waiting
         // behind a long chain of reconciles without writes.
+        self.scheduler.forms.take_cost();
+        let mut cost = 0;
         for _ in 0..LOOKS {
-            if !self.backlog.is_empty() {
+            if !self.backlog.is_empty() || cost > LOOKS_COST {
                 break;
             }
             let Some(dirty) = self.work_queue.pop() else { break };
-            self.look_at(dirty, at, now);
+            self.look_at(dirty.clone(), at, now);
+            let spent = self.scheduler.forms.take_cost();
+            self.work_queue.charge(&dirty, spent);
+            cost += spent;
             self.launch();
         }
     }
@@ -374,7 +384,7 @@ impl Process {
         }
         let writes = match &dirty {
             Dirty::Object(kind, key) => {
-                let mut writes = claim::plan(&self.world, kind, key);
+                let mut writes = claim::plan(&self.world, &mut self.scheduler.forms, kind, key);
                 writes.extend(self.unclaimed.plan(&self.world, kind, key, now));
                 writes
             }
@@ -492,8 +502,9 @@ impl Process {
 
     fn next_wake(&self) -> Instant {
         let goes_on = self.unsorted.is_empty();
-        let may_look =
-            self.world.is_dirty() || (goes_on && !self.work_queue.is_empty() && self.backlog.is_empty());
+        let may_look = self.world.is_dirty()
+            || self.scheduler.forms.is_behind()
+            || (goes_on && !self.work_queue.is_empty() && self.backlog.is_empty());
         if may_look && self.listed {
             return Instant::now();
         }

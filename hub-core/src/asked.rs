@@ -22,7 +22,7 @@ use crate::{
     cluster,
     kinds::KindRef,
     planner::Waiting,
-    world::{Key, Object, World},
+    world::{Key, OVERRIDE_POLICIES_MAX, Object, World},
 };
 
 /// Largest sum of the manifests of one Work, in bytes of JSON. etcd accepts requests of 1.5 MiB, which
@@ -36,9 +36,15 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// namespace: policy or object, field, value found, values allowed.
 pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
     workload::strip_for_member(&mut manifest);
-    if let Some(facts) = world.clusters.get(cluster).filter(|_| !world.override_list.is_empty()) {
+    let applicable = world.overrides.in_namespace(namespace);
+    if applicable.too_many {
+        let why =
+            format!("namespace {namespace}: found more override policies; allowed: {OVERRIDE_POLICIES_MAX}");
+        return Err(Waiting::new(Reason::OverrideInvalid, why));
+    }
+    if let Some(facts) = world.clusters.get(cluster).filter(|_| !applicable.policies.is_empty()) {
         let reference = reference(namespace, &manifest);
-        overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &world.override_list, &Yaml)
+        overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &applicable.policies, &Yaml)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
         // Nor does an override make one: the member would fill it with a token of its own.
         if let Some(why) = credentials::withheld(&manifest) {
@@ -71,8 +77,16 @@ fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
 
 /// Whether an override policy selects the object, for any cluster.
 pub fn is_overridden(world: &World, namespace: &str, object: &Object) -> bool {
-    !world.override_list.is_empty()
-        && overrides::is_selected(&reference(namespace, &object.value), &world.override_list)
+    let applicable = world.overrides.in_namespace(namespace);
+    applicable.too_many
+        || !applicable.policies.is_empty()
+            && overrides::is_selected(&reference(namespace, &object.value), &applicable.policies)
+}
+
+/// What [`written`] costs for one cluster, in values visited.
+pub(crate) fn cost(world: &World, namespace: &str, object: &Object) -> usize {
+    let policies = &world.overrides.in_namespace(namespace).policies;
+    overrides::cost(&object.value, &reference(namespace, &object.value), policies)
 }
 
 /// Requests of the object in one cluster, as its binding and reservations have them.
@@ -116,7 +130,7 @@ pub fn of_manifest(kind: &KindRef, manifest: &Value) -> Result<Vec<Component>, W
     Ok(components.iter().map(convert::component).collect())
 }
 
-/// The requests that quota counts: the largest of all clusters that the placement admits.
+/// The requests that quota counts: the largest of all clusters that the placement admits. `Forms` keeps them.
 ///
 /// # Errors
 /// Its own requests cannot be parsed.

@@ -16,8 +16,8 @@ use fleet_policies::{
 use serde_json::{Value, json};
 
 use crate::{
-    asked,
     binding::{API_VERSION, BindingEntry, is_gang},
+    forms::Forms,
     governor::governor,
     kinds::KindRef,
     planner::unqueued::must_queue,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The writes that give the object its binding, or update it.
-pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
+pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key) -> Vec<Write> {
     let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
@@ -39,7 +39,7 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
         return known.and_then(|entry| unclaimed::release(world, entry)).into_iter().collect();
     };
     let read = workload::check(kind.workload(), &object.value)
-        .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
+        .and_then(|()| forms.counted(world, kind, key, object, &placement_of(spec)));
     let read = read.ok().filter(|_| {
         fleet_cell_requests::check(kind.workload(), &object.value).is_ok()
             && priority::check(world, &key.0, &object.value, (rule, spec)).is_ok()
@@ -53,18 +53,6 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
         None => vec![create(kind, &binding_key, object, desired)],
         Some(entry) => update(entry, desired).into_iter().collect(),
     }
-}
-
-/// Whether the binding matches its object. Until then, no placement is based on it.
-pub fn is_current(world: &World, entry: &BindingEntry, object: &Object) -> bool {
-    let reference = &entry.object.spec.resource;
-    let key = (reference.namespace.clone(), reference.name.clone());
-    let counted = asked::counted(world, &entry.kind, &key, object, &entry.placement);
-    counted.is_ok_and(|counted| {
-        let components = &entry.object.spec.components;
-        counted.len() == components.len()
-            && counted.iter().zip(components).all(|(now, known)| convert::component(now) == *known)
-    })
 }
 
 fn placement_of(spec: &PropagationSpec) -> Placement {

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod dispatch;
 pub mod drain;
 pub mod facts;
+pub mod forms;
 mod governor;
 pub mod intents;
 pub mod manifests;

@@ -11,7 +11,6 @@ mod remains;
 mod requests;
 #[cfg(test)]
 mod tests;
-mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -27,13 +26,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     asked,
     binding::BindingEntry,
-    claim, dispatch,
+    dispatch,
+    forms::Forms,
     intents::{Eviction, Intents},
     manifests,
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread, unqueued,
-    world::{Dirty, Key, Object, World},
+    world::{Dirty, Key, World},
     writes::{Target, Verb, Write},
 };
 pub(crate) use facts::cluster_of;
@@ -75,7 +75,7 @@ pub struct Scheduler {
     /// Why none is in force although one exists.
     cell_trouble: Option<String>,
     /// What overrides make of waiting jobs.
-    verdicts: verdicts::Verdicts,
+    pub forms: Forms,
     options: Options,
 }
 
@@ -218,9 +218,10 @@ impl Scheduler {
             return Vec::new();
         }
         // After an edit, or an edit of the tree, places are requested again once the binding is up to date.
-        let told =
-            |object: &&Object| claim::is_current(world, entry, object) && unqueued::is_told(world, entry);
-        let Some(object) = world.bound_object(entry).filter(told) else { return Vec::new() };
+        let Some(object) = world.bound_object(entry) else { return Vec::new() };
+        if !self.forms.is_current(world, entry, object) || !unqueued::is_told(world, entry) {
+            return Vec::new();
+        }
         let over_quota = self.is_over_quota(key, entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {

@@ -7,6 +7,7 @@ mod kept;
 mod marks;
 mod mirrors;
 mod observe;
+mod overrides;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,6 @@ use fleet_api::{
 };
 use fleet_mirror::Mirror;
 use fleet_policies::choice::PolicyScope;
-use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::Level;
 use fleet_policies::policy_index::PolicyIndex;
 use fleet_policies::priority::Classes;
@@ -28,6 +28,7 @@ use crate::{binding::BindingEntry, kinds::KindRef};
 
 pub use kept::{AgentLease, Key, LONGEST_SAID, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
 use mirrors::Mirrors;
+pub use overrides::{Overrides, POLICIES_MAX as OVERRIDE_POLICIES_MAX};
 
 /// Something to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,11 +56,7 @@ pub struct World {
     idle_policies: BTreeSet<(PolicyScope, Key)>,
     /// The rules of all valid policies.
     pub rules: PolicyIndex,
-    overrides: BTreeMap<(PolicyScope, Key), Arc<OverridePolicy>>,
-    /// All override policies, in the form of the rules.
-    pub override_list: Vec<Arc<OverridePolicy>>,
-    /// Changes with the list.
-    pub override_version: u64,
+    pub overrides: Overrides,
     pub bindings: Mirror<BindingEntry>,
     pub units: Mirror<QueueUnit>,
     pub queues: Mirror<Queue>,

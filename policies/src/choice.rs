@@ -75,7 +75,7 @@ pub fn choose<'a>(
     claimed: Option<&ClaimRef>,
     policies: impl IntoIterator<Item = &'a PolicyRule>,
 ) -> Option<&'a PolicyRule> {
-    if is_skipped_namespace(&object.namespace) {
+    if is_skipped_namespace(&object.namespace) || is_skipped_kind(&object.api_version, &object.kind) {
         return None;
     }
     let matching: Vec<Match<'a>> =
@@ -93,6 +93,19 @@ pub fn choose<'a>(
 /// Namespaces whose objects are never propagated.
 pub fn is_skipped_namespace(namespace: &str) -> bool {
     namespace.starts_with("kube-") || namespace.starts_with("fleet-")
+}
+
+/// Kinds that are never propagated: Fleet's own, and what servers and controllers write about other objects. A binding of a
+/// binding would need a binding, and so on without end.
+pub fn is_skipped_kind(api_version: &str, kind: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    match group {
+        "" => kind == "Event",
+        "scheduling.x-k8s.io" => matches!(kind, "Queue" | "QueueUnit"),
+        "scheduling.sigs.k8s.io" => kind == "ElasticQuotaTree",
+        "coordination.k8s.io" | "events.k8s.io" | "fleet.dev" | "policy.one.alibabacloud.com" => true,
+        _ => false,
+    }
 }
 
 struct Match<'a> {
@@ -166,6 +179,28 @@ mod tests {
             namespace: policy.namespace.clone(),
             name: policy.name.clone(),
             uid: policy.uid.clone(),
+        }
+    }
+
+    #[test]
+    fn no_policy_governs_a_binding() {
+        let mut policy = policy("all", PolicyScope::Namespaced, ImplicitPriority::All, 0);
+        for (api_version, kind, is_governed) in [
+            ("fleet.dev/v1alpha1", "ResourceBinding", false),
+            ("v1", "Event", false),
+            ("batch/v1", "Job", true),
+        ] {
+            policy.selectors[0].api_version = api_version.into();
+            policy.selectors[0].kind = kind.into();
+            let object = ObjectRef {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                namespace: "team".into(),
+                name: "job".into(),
+                labels: BTreeMap::new(),
+            };
+            assert_eq!(choose(&object, None, [&policy]).is_some(), is_governed, "{kind}");
+            assert_eq!(choose(&object, Some(&claim(&policy)), [&policy]).is_some(), is_governed, "{kind}");
         }
     }
 

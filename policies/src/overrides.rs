@@ -95,6 +95,13 @@ pub fn apply(
     Ok(applied)
 }
 
+/// What [`apply`] costs at most for one cluster, in values and policies visited.
+pub fn cost(object: &Value, reference: &ObjectRef, policies: &[impl Borrow<OverridePolicy>]) -> usize {
+    let rules = selected(reference, policies).into_iter().flat_map(|policy| &policy.spec.override_rules);
+    let visitors: usize = rules.map(|rule| visitors(&rule.overriders)).sum();
+    policies.len() + visitors.saturating_mul(nesting::values(object)).min(allowance::VISITS_MAX)
+}
+
 /// Whether any policy selects the object, for whatever cluster.
 pub fn is_selected(reference: &ObjectRef, policies: &[impl Borrow<OverridePolicy>]) -> bool {
     !selected(reference, policies).is_empty()
@@ -116,16 +123,21 @@ fn selected<'p>(object: &ObjectRef, policies: &'p [impl Borrow<OverridePolicy>])
     found.into_iter().map(|(policy, _)| policy).collect()
 }
 
+/// How many times the overriders of a rule visit the whole object.
+fn visitors(overriders: &Overriders) -> usize {
+    let lists = overriders.command_overrider.len() + overriders.args_overrider.len();
+    // The check of identity visits it, too.
+    overriders.image_overrider.len() + lists + 1
+}
+
 fn override_by(
     object: &mut Value,
     overriders: &Overriders,
     yaml: &dyn YamlText,
     allowance: &mut Allowance,
 ) -> Result<(), Problem> {
-    let lists = overriders.command_overrider.len() + overriders.args_overrider.len();
-    // The check of identity visits the object, too.
-    let visitors = overriders.image_overrider.len() + lists + 1;
-    allowance.visits("spec.overrideRules", visitors.saturating_mul(nesting::values(object)))?;
+    let visits = visitors(overriders).saturating_mul(nesting::values(object));
+    allowance.visits("spec.overrideRules", visits)?;
     for overrider in &overriders.image_overrider {
         image::apply(object, overrider, allowance)?;
     }

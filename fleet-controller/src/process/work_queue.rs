@@ -2,7 +2,8 @@
 //!
 //! An object is reconciled only when its writes can be sent. Until then further changes of it are merged, so
 //! a controller with a backlog writes only the newest state. However many objects one tenant has marked, an object
-//! of another one waits for at most one of each namespace.
+//! of another one waits for at most one of each namespace. An object that costs more than a turn allows uses up further
+//! turns of its namespace.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,6 +27,9 @@ pub(super) enum Turn {
 const TURNS: [Turn; 7] =
     [Turn::Bound, Turn::Bound, Turn::Claim, Turn::Bound, Turn::Bound, Turn::Waiting, Turn::Plain];
 
+/// What an object may cost in one turn, in values visited: well under a millisecond.
+const TURN_COST: usize = 20_000;
+
 /// The queues take turns, so neither many new jobs nor many running ones starve the others.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
@@ -34,6 +38,8 @@ pub(super) struct WorkQueue {
     waiting: BTreeMap<Dirty, Turn>,
     /// Number of them in each queue.
     counts: BTreeMap<Turn, usize>,
+    /// What namespaces have used beyond their turns.
+    debts: BTreeMap<String, usize>,
     next: usize,
 }
 
@@ -55,9 +61,21 @@ impl Namespaces {
     }
 
     /// The next one that is not stale.
-    fn pop(&mut self, is_current: impl Fn(&Dirty) -> bool) -> Option<Dirty> {
+    fn pop(
+        &mut self,
+        debts: &mut BTreeMap<String, usize>,
+        is_current: impl Fn(&Dirty) -> bool,
+    ) -> Option<Dirty> {
         while let Some(namespace) = self.order.pop_front() {
             let Some(line) = self.lines.get_mut(&namespace) else { continue };
+            if let Some(debt) = debts.get_mut(&namespace) {
+                *debt = debt.saturating_sub(TURN_COST);
+                if *debt == 0 {
+                    debts.remove(&namespace);
+                }
+                self.order.push_back(namespace);
+                continue;
+            }
             let mut found = None;
             while found.is_none()
                 && let Some(dirty) = line.pop_front()
@@ -95,6 +113,14 @@ impl WorkQueue {
         })
     }
 
+    /// Charges a namespace for one of its objects.
+    pub(super) fn charge(&mut self, dirty: &Dirty, cost: usize) {
+        if cost > TURN_COST {
+            let debt = self.debts.entry(namespace_of(dirty).to_owned()).or_default();
+            *debt = debt.saturating_add(cost - TURN_COST);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -112,7 +138,8 @@ impl WorkQueue {
 
     fn pop_of(&mut self, turn: Turn) -> Option<Dirty> {
         let waiting = &self.waiting;
-        let found = self.queues.get_mut(&turn)?.pop(|dirty| waiting.get(dirty) == Some(&turn))?;
+        let is_current = |dirty: &Dirty| waiting.get(dirty) == Some(&turn);
+        let found = self.queues.get_mut(&turn)?.pop(&mut self.debts, is_current)?;
         self.waiting.remove(&found);
         self.uncount(turn);
         Some(found)
@@ -186,6 +213,36 @@ mod tests {
             let steps = std::iter::from_fn(|| queue.pop()).take_while(|dirty| *dirty != job).count();
             assert!(steps < 2 * TURNS.len(), "{turn:?}: {steps}");
         }
+    }
+
+    /// A tenant whose jobs cost a hundred turns each gets one of them in while others get a hundred.
+    #[test]
+    fn an_object_that_costs_more_than_its_turn_uses_up_further_turns() {
+        let mut queue = WorkQueue::default();
+        let of = |namespace: &str, n: usize| Dirty::Binding((namespace.to_owned(), format!("j{n}")));
+        for n in 0..300 {
+            queue.push(of("a", n), Turn::Claim);
+            queue.push(of("b", n), Turn::Claim);
+        }
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        let (mut dear, mut cheap) = (0, 0);
+        while cheap < 300 {
+            let dirty = queue.pop().expect("both have objects");
+            match namespace_of(&dirty) {
+                "a" => {
+                    queue.charge(&dirty, 100 * TURN_COST);
+                    dear += 1;
+                    taken.push((dear, cheap));
+                }
+                _ => {
+                    queue.charge(&dirty, TURN_COST);
+                    cheap += 1;
+                }
+            }
+        }
+        assert_eq!(taken.iter().map(|(_, cheap)| *cheap).collect::<Vec<_>>(), [0, 100, 200], "{taken:?}");
+        // Alone, it has every turn.
+        assert_eq!(std::iter::from_fn(|| queue.pop()).count(), 300 - dear);
     }
 
     #[test]

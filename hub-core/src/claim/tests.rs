@@ -59,7 +59,7 @@ fn suspension(world: &mut World, namespace: &str, label: &str, kind: &str, suspe
         Change::Apply(serde_json::from_value(job).expect("a job")),
     ));
     let key = (namespace.to_string(), "train".to_string());
-    match plan(world, &known, &key).pop().map(|write| write.verb) {
+    match plan(world, &mut Forms::default(), &known, &key).pop().map(|write| write.verb) {
         Some(Verb::Create(body)) => body["spec"]["suspension"].clone(),
         other => panic!("{other:?}"),
     }
@@ -119,7 +119,8 @@ fn govern(world: &mut World, job: &Value, extra: &Value) {
 }
 
 fn planned(world: &World, job: &Value) -> Option<Verb> {
-    let mut writes = plan(world, &kind_of(job), &("team".to_string(), "train".to_string()));
+    let mut writes =
+        plan(world, &mut Forms::default(), &kind_of(job), &("team".to_string(), "train".to_string()));
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
 }
@@ -182,7 +183,7 @@ fn a_job_is_not_placed_by_what_it_asked_for_before_an_edit() {
         submit(&mut world, &edited);
         let entry = &world.bindings[&key];
         let object = world.bound_object(entry).expect("its job");
-        assert_eq!(is_current(&world, entry, object), expected, "{edited}");
+        assert_eq!(Forms::default().is_current(&world, entry, object), expected, "{edited}");
     }
 }
 

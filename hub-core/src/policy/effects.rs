@@ -11,7 +11,10 @@ use crate::{
     world::{Key, Object, PolicyEntry, World},
 };
 
-/// The first thing that limits the policy's effect; the sentence has all of them.
+/// Most things that one condition names.
+const MAX_SENTENCES: usize = 10;
+
+/// The first thing that limits the policy's effect; the sentence has the first [`MAX_SENTENCES`] of them.
 pub(super) fn lacking(
     world: &World,
     is_unserved: &dyn Fn(&(String, String)) -> bool,
@@ -47,7 +50,12 @@ pub(super) fn lacking(
         found.push((Reason::SelectsNothing, format!("no object{scope} is selected now")));
     }
     let first = found.first()?.0;
-    let sentences: Vec<String> = found.into_iter().map(|(_, sentence)| sentence).collect();
+    let more = found.len().saturating_sub(MAX_SENTENCES);
+    let mut sentences: Vec<String> =
+        found.into_iter().take(MAX_SENTENCES).map(|(_, sentence)| sentence).collect();
+    if more > 0 {
+        sentences.push(format!("and {more} more"));
+    }
     Some((first, sentences.join("; ")))
 }
 

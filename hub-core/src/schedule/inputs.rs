@@ -16,7 +16,6 @@ use super::{
 use crate::{
     asked,
     binding::BindingEntry,
-    claim,
     dispatch::{self, Avoid},
     intents::Intents,
     manifests,
@@ -129,24 +128,7 @@ impl Scheduler {
         if let Some(unsendable) = manifests::unsendable(world, entry) {
             found.blocked = Some(unsendable);
         }
-        if let Some(object) = world.bound_object(entry) {
-            if !claim::is_current(world, entry, object) {
-                let message = "the job was changed; its new requests are being counted";
-                found.blocked = Some(Waiting::new(Reason::Edited, message));
-            } else if !world.override_list.is_empty() {
-                let counted = &entry.object.spec.components;
-                let parts = manifests::parts(world, entry, object);
-                let is_overridden =
-                    parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part));
-                for cluster in world.clusters.keys().filter(|_| is_overridden) {
-                    let asked = self.verdicts.of(world, entry, &parts, cluster).and_then(|asked| {
-                        fleet_api::convert::within(&asked, counted)
-                            .map_err(|why| Waiting::new(Reason::Edited, why))
-                    });
-                    found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
-                }
-            }
-        }
+        self.requests_obstacles(world, key, entry, &mut found);
         for (name, cluster) in &world.clusters {
             let limit = dispatch::taints::limit(cluster, &entry.placement);
             let Some(limit) = limit.filter(|limit| limit.is_tolerated) else { continue };
@@ -175,6 +157,35 @@ impl Scheduler {
             }
         }
         found
+    }
+
+    /// What keeps a waiting job from being placed because of what it requests, before or after overrides.
+    fn requests_obstacles(&mut self, world: &World, key: &Key, entry: &BindingEntry, found: &mut Obstacles) {
+        let Some(object) = world.bound_object(entry) else { return };
+        if asked::is_overridden(world, entry.namespace(), object) && !self.forms.affords(key) {
+            let message = "override policies of its namespace are being applied";
+            found.blocked = Some(Waiting::new(Reason::Edited, message));
+            return;
+        }
+        if !self.forms.is_current(world, entry, object) {
+            let message = "the job was changed; its new requests are being counted";
+            found.blocked = Some(Waiting::new(Reason::Edited, message));
+            return;
+        }
+        if world.overrides.is_empty() {
+            return;
+        }
+        let counted = &entry.object.spec.components;
+        let parts = manifests::parts(world, entry, object);
+        if !parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part)) {
+            return;
+        }
+        for cluster in world.clusters.keys() {
+            let asked = self.forms.sendable_in(world, entry, &parts, cluster).and_then(|asked| {
+                fleet_api::convert::within(&asked, counted).map_err(|why| Waiting::new(Reason::Edited, why))
+            });
+            found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
+        }
     }
 
     fn stand(&self, world: &World, key: &Key, entry: &BindingEntry) -> Stand {

@@ -1,7 +1,6 @@
 //! Applies observations to the world.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use fleet_api::{
     CellConfiguration, Cluster, ElasticQuotaTree, Queue, VirtualCluster, Work,
@@ -336,23 +335,11 @@ impl World {
 
     fn observe_override<K>(&mut self, scope: PolicyScope, news: News<K>, read: impl Fn(K) -> OverridePolicy) {
         // No key, the keys of these namespaces, or all keys.
-        let (mut touched, mut touches_all) = (BTreeSet::new(), news.is_listing);
-        for entry in news.objects.into_iter().map(read) {
-            let id = (scope, (entry.namespace.clone(), entry.name.clone()));
-            if self.overrides.get(&id).is_none_or(|known| **known != entry) {
-                touched.insert(entry.namespace.clone());
-                self.overrides.insert(id, Arc::new(entry));
-            }
-        }
-        for key in news.gone {
-            touched.insert(key.0.clone());
-            self.overrides.remove(&(scope, key));
-        }
+        let mut touches_all = news.is_listing;
+        let touched = self.overrides.observe(scope, news.objects.into_iter().map(read), news.gone);
         if touched.is_empty() && !touches_all {
             return;
         }
-        self.override_list = self.overrides.values().cloned().collect();
-        self.override_version += 1;
         // A namespaced policy does not affect other namespaces.
         touches_all |= scope == PolicyScope::Cluster;
         let is_touched = |key: &Key| touches_all || touched.contains(&key.0);
@@ -419,7 +406,7 @@ impl World {
         if tainted {
             self.mark_waiting();
         }
-        if moved && !self.override_list.is_empty() {
+        if moved && !self.overrides.is_empty() {
             self.mark_all_objects();
         }
         if moved {

@@ -14,7 +14,7 @@ const OPERATIONS_MAX: usize = 1024;
 /// less than a third.
 const BYTES_MAX: usize = 4_000_000;
 /// Values visited: each overrider of containers visits the whole object.
-const VISITS_MAX: usize = 4_000_000;
+pub(super) const VISITS_MAX: usize = 1_000_000;
 
 /// What is left.
 pub(super) struct Allowance {
@@ -56,7 +56,7 @@ impl Allowance {
     /// Values visited.
     pub fn visits(&mut self, field: &str, values: usize) -> Result<(), Problem> {
         let found = "too many overriders for the size of the object";
-        spend(&mut self.visits, values, field, found, "4000000 values visited by all policies of the object")
+        spend(&mut self.visits, values, field, found, "1000000 values visited by all policies of the object")
     }
 
     /// A value that is added `above` levels below the root.

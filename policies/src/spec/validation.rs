@@ -9,7 +9,7 @@ use super::{
     ApplicationFailover, Failover, Placement, PropagationSpec, PurgeMode, ReplicaDivisionPreference,
     ReplicaScheduling, SpreadConstraint, StatePreservation,
 };
-use crate::choice::PolicyScope;
+use crate::choice::{PolicyScope, is_skipped_kind};
 use crate::names::may_carry_state;
 
 /// One broken rule: the field, what was found there, and what is allowed.
@@ -28,6 +28,9 @@ impl fmt::Display for Violation {
 
 /// Most runs of one job before its failure is final; the binding keeps an entry for each.
 const MAX_BACKOFF_LIMIT: i64 = 50;
+
+/// Most selectors of one policy: each is compared with each object, and is an entry of what is watched.
+const MAX_SELECTORS: usize = 256;
 
 /// Longest name of an affinity group, in bytes.
 const MAX_AFFINITY_NAME: usize = 32;
@@ -165,12 +168,21 @@ fn check_selectors(spec: &PropagationSpec, scope: PolicyScope, namespace: &str, 
     if spec.resource_selectors.is_empty() {
         found.add("spec.resourceSelectors", "no entries", "at least one entry");
     }
+    if spec.resource_selectors.len() > MAX_SELECTORS {
+        let count = format!("{} entries", spec.resource_selectors.len());
+        found.add("spec.resourceSelectors", count, format!("at most {MAX_SELECTORS}"));
+        return;
+    }
     for (i, selector) in spec.resource_selectors.iter().enumerate() {
         let at = format!("spec.resourceSelectors[{i}]");
         for (name, value) in [("apiVersion", &selector.api_version), ("kind", &selector.kind)] {
             if value.is_empty() {
                 found.add(format!("{at}.{name}"), "\"\"", "a non-empty text");
             }
+        }
+        if is_skipped_kind(&selector.api_version, &selector.kind) {
+            let kind = format!("{} {}", selector.api_version, selector.kind);
+            found.add(&at, kind, "a kind that is neither Fleet's own, nor Event, nor Lease");
         }
         let foreign = !selector.namespace.is_empty() && selector.namespace != namespace;
         if scope == PolicyScope::Namespaced && foreign {
@@ -393,6 +405,30 @@ mod tests {
             }),
             &[],
         );
+    }
+
+    #[test]
+    fn what_fleet_writes_is_never_propagated() {
+        let selects = |kinds: &[(&str, &str)]| {
+            let selectors: Vec<Value> =
+                kinds.iter().map(|(version, kind)| json!({"apiVersion": version, "kind": kind})).collect();
+            json!({ "resourceSelectors": selectors })
+        };
+        for kind in [
+            ("fleet.dev/v1alpha1", "ResourceBinding"),
+            ("fleet.dev/v1beta7", "Anything"),
+            ("policy.one.alibabacloud.com/v1alpha1", "PropagationPolicy"),
+            ("scheduling.x-k8s.io/v1alpha1", "QueueUnit"),
+            ("scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree"),
+            ("v1", "Event"),
+            ("events.k8s.io/v1", "Event"),
+            ("coordination.k8s.io/v1", "Lease"),
+        ] {
+            check(selects(&[("v1", "ConfigMap"), kind]), &["spec.resourceSelectors[1]"]);
+        }
+        check(selects(&[("scheduling.x-k8s.io/v1alpha1", "PodGroup"), ("v1", "Secret")]), &[]);
+        check(selects(&[("v1", "ConfigMap"); 256]), &[]);
+        check(selects(&[("v1", "ConfigMap"); 257]), &["spec.resourceSelectors"]);
     }
 
     #[test]
