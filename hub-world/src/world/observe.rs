@@ -395,11 +395,6 @@ impl World {
                 || ready(known) != ready(&cluster)
         });
         let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
-        // Trees of cells without a member are matched by their nodes.
-        let nodes = |cluster: &Cluster| -> BTreeSet<String> {
-            let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
-            shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect()
-        };
         // A quota tree may name what no node has.
         let resources = |cluster: &Cluster| -> BTreeSet<String> {
             let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
@@ -409,7 +404,8 @@ impl World {
             self.dirty.insert(Dirty::Tree);
         }
         let has_cells = !self.cell_configurations.is_empty();
-        if joined || has_cells && known.map(nodes) != Some(nodes(&cluster)) {
+        // Trees of cells without a member are matched by their nodes.
+        if joined || has_cells && known.map(reported) != Some(reported(&cluster)) {
             self.dirty.insert(Dirty::Cells);
         }
         self.clusters.insert(name.clone(), cluster);
