@@ -32,18 +32,17 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// The object as it would be sent to `cluster`.
 ///
 /// # Errors
-/// An override that cannot be applied, or a pod template that violates the pod security level of its
-/// namespace: policy or object, field, value found, values allowed.
+/// A credential of the hub, an override that cannot be applied, or a pod template that violates the pod security
+/// level of its namespace: policy or object, field, value found, values allowed.
 pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+    withheld(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !world.override_list.is_empty()) {
         let reference = reference(namespace, &manifest);
         overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &world.override_list, &Yaml)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
         // Nor does an override make one: the member would fill it with a token of its own.
-        if let Some(why) = credentials::withheld(&manifest) {
-            return Err(Waiting::new(Reason::OverrideInvalid, why));
-        }
+        withheld(&manifest, Reason::OverrideInvalid)?;
     }
     workload::remove_finalizers(&mut manifest);
     priority::check(&world.priority_classes, namespace, &manifest)
@@ -52,6 +51,11 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
     pod_security::check(level, &manifest)
         .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message))?;
     Ok(manifest)
+}
+
+/// Refuses a credential of the hub, whether a policy selects it or a job depends on it.
+pub(crate) fn withheld(manifest: &Value, reason: Reason) -> Result<(), Waiting> {
+    credentials::withheld(manifest).map_or(Ok(()), |why| Err(Waiting::new(reason, why)))
 }
 
 fn reference(namespace: &str, manifest: &Value) -> ObjectRef {

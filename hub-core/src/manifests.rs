@@ -210,6 +210,9 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
 pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     let object = world.bound_object(entry)?;
+    if let Err(why) = asked::withheld(&object.value, Reason::InvalidWorkload) {
+        return Some(why);
+    }
     let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
     if let Err(message) = pod_security::check(level, &object.value) {
         return Some(Waiting::new(Reason::PodSecurityViolation, message));

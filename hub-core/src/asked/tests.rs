@@ -45,6 +45,33 @@ fn neither_a_template_nor_an_override_keeps_pods_in_a_member_by_a_finalizer() {
     }
 }
 
+/// A policy may select Secrets themselves, with override policies or without any.
+#[test]
+fn a_credential_of_the_hub_is_not_sent_as_an_object_of_its_own() {
+    let secret = |kind: &str| {
+        serde_json::json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": {"token": "aHVi"},
+            "metadata": {"name": "tok1", "namespace": "n", "annotations": {"kubernetes.io/service-account.name": "ci"}}})
+    };
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    for _ in ["without overrides", "with one"] {
+        for kind in ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"] {
+            let why = written(&world, "n", secret(kind), "east").expect_err("a credential");
+            assert_eq!(why.reason, Reason::InvalidWorkload);
+            let told =
+                format!("Secret tok1: type: found {kind}, which is a credential of an API server; allowed");
+            assert!(why.message.starts_with(&told), "{}", why.message);
+        }
+        assert!(written(&world, "n", secret("Opaque"), "east").is_ok());
+        let policy = serde_json::json!({
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"namespace": "n", "name": "o", "uid": "o"}, "spec": {"overrideRules": []}});
+        let policy = serde_json::from_value(policy).expect("a policy");
+        let change = crate::observation::Change::Apply(policy);
+        world.observe(crate::observation::Observation::Override(change));
+    }
+}
+
 fn read_cluster() -> fleet_api::Cluster {
     serde_json::from_value(serde_json::json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "east", "uid": "east"}, "spec": {}}))
