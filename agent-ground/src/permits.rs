@@ -14,6 +14,7 @@ use fleet_api::{names, work::WorkSpec};
 use serde_json::Value;
 
 pub use content::{DEFAULT_ACCOUNT, account_of};
+pub use fleet_policies::service_reach::TYPES as SERVICE_TYPES;
 
 /// Kinds that are applied by default, as `Kind` or `Kind.group`.
 pub const DEFAULT_KINDS: [&str; 12] = [
@@ -47,6 +48,9 @@ pub struct Permits {
     pub namespaces: BTreeSet<String>,
     /// Whether `conflictResolution: Overwrite` may take over objects that Fleet did not make.
     pub overwrite: bool,
+    /// Types of Services beside ClusterIP that may be applied: NodePort, LoadBalancer, ExternalName. They take ports of
+    /// all nodes, addresses, or names that point elsewhere.
+    pub service_types: BTreeSet<String>,
     /// User under whose rights jobs and their dependencies are created and changed, with `{namespace}` in
     /// place of their namespace, such as `system:serviceaccount:{namespace}:fleet`; `None`: the agent itself. No pod
     /// may run as that account.
@@ -99,6 +103,7 @@ impl Default for Permits {
             kinds: DEFAULT_KINDS.iter().map(ToString::to_string).collect(),
             namespaces: ["*".to_owned()].into(),
             overwrite: false,
+            service_types: BTreeSet::new(),
             impersonate: None,
             own_namespace: None,
             cell_nodes: CellNodes::default(),
@@ -181,6 +186,7 @@ impl Permits {
     /// Whether an object may be applied in a namespace with what it contains.
     fn content(&self, manifest: &Value, namespace: &str) -> Result<(), String> {
         content::credential(manifest)?;
+        content::service(manifest, &self.service_types)?;
         match self.user(namespace).as_deref().and_then(|user| account_of(user, namespace)) {
             Some(applying) => content::account(manifest, applying).map_err(|why| {
                 format!("{} {}: {why}", text(&manifest["kind"]), text(&manifest["metadata"]["name"]))
@@ -378,6 +384,26 @@ mod tests {
         let mut settings = object("v1", "ConfigMap", "team", "c");
         settings["data"] = json!({"serviceAccountName": "fleet"});
         assert_eq!(with(&permits, settings), "");
+    }
+
+    #[test]
+    fn services_reach_as_far_as_the_administrator_says() {
+        let closed = Permits::default();
+        let service = |permits: &Permits, spec: Value| content(permits, ("v1", "Service"), spec, None);
+        assert_eq!(service(&closed, json!({"selector": {"app": "a"}})), "");
+        for kind in ["NodePort", "LoadBalancer", "ExternalName"] {
+            let why = service(&closed, json!({"type": kind, "externalName": "example.com"}));
+            let told = format!(
+                "spec.workload.manifests[0]: Service a: spec.type: found {kind}; allowed: ClusterIP (--service"
+            );
+            assert!(why.starts_with(&told), "{why}");
+            let open = Permits { service_types: [kind.to_owned()].into(), ..Permits::default() };
+            assert_eq!(service(&open, json!({"type": kind})), "");
+            let why = service(&open, json!({"type": kind, "externalIPs": ["10.0.0.1"]}));
+            assert!(why.contains("spec.externalIPs: found"), "{why}");
+        }
+        let some = Permits { service_types: ["NodePort".to_owned()].into(), ..Permits::default() };
+        assert!(service(&some, json!({"type": "LoadBalancer"})).contains("allowed: ClusterIP, NodePort (--"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use fleet_policies::{
     choice::ObjectRef,
     credentials, names, overrides, pod_security, priority,
     reason::Reason,
+    service_reach,
     spec::Placement,
     workload::{self, WorkloadError},
 };
@@ -32,17 +33,17 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// The object as it would be sent to `cluster`.
 ///
 /// # Errors
-/// A credential of the hub, an override that cannot be applied, or a pod template that violates the pod security
+/// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that violates the pod security
 /// level of its namespace: policy or object, field, value found, values allowed.
 pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
-    withheld(&manifest, Reason::InvalidWorkload)?;
+    harmless(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !world.override_list.is_empty()) {
         let reference = reference(namespace, &manifest);
         overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &world.override_list, &Yaml)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
         // Nor does an override make one: the member would fill it with a token of its own.
-        withheld(&manifest, Reason::OverrideInvalid)?;
+        harmless(&manifest, Reason::OverrideInvalid)?;
     }
     workload::remove_finalizers(&mut manifest);
     priority::check(&world.priority_classes, namespace, &manifest)
@@ -53,9 +54,11 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
     Ok(manifest)
 }
 
-/// Refuses a credential of the hub, whether a policy selects it or a job depends on it.
-pub(crate) fn withheld(manifest: &Value, reason: Reason) -> Result<(), Waiting> {
-    credentials::withheld(manifest).map_or(Ok(()), |why| Err(Waiting::new(reason, why)))
+/// Refuses what no member may get: a credential of the hub, whether a policy selects it or a job depends on it, and a
+/// Service that takes addresses of others.
+pub(crate) fn harmless(manifest: &Value, reason: Reason) -> Result<(), Waiting> {
+    let found = credentials::withheld(manifest).map_or(Ok(()), Err);
+    found.and_then(|()| service_reach::takes_no_addresses(manifest)).map_err(|why| Waiting::new(reason, why))
 }
 
 fn reference(namespace: &str, manifest: &Value) -> ObjectRef {

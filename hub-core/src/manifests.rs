@@ -210,7 +210,7 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
 pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     let object = world.bound_object(entry)?;
-    if let Err(why) = asked::withheld(&object.value, Reason::InvalidWorkload) {
+    if let Err(why) = asked::harmless(&object.value, Reason::InvalidWorkload) {
         return Some(why);
     }
     let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();

@@ -20,7 +20,7 @@ use kube::{
 };
 use member_agent::{
     DEFAULT_WATCHDOG_IMAGE, Election, JobController, Options, Reach, Webhook, credential,
-    permits::{CellNodes, DEFAULT_ACCOUNT, DEFAULT_KINDS, Permits, account_of},
+    permits::{CellNodes, DEFAULT_ACCOUNT, DEFAULT_KINDS, Permits, SERVICE_TYPES, account_of},
     process_name,
 };
 use tokio::net::TcpListener;
@@ -90,6 +90,9 @@ struct Flags {
     /// Let policies with `conflictResolution: Overwrite` take over objects that Fleet did not make
     #[arg(long)]
     allow_overwrite: bool,
+    /// Types of Services beside ClusterIP that the hub may apply: NodePort, LoadBalancer, ExternalName
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(SERVICE_TYPES))]
+    service_types: Vec<String>,
     /// Account under whose rights jobs and their dependencies are created and changed, such as
     /// system:serviceaccount:{namespace}:fleet, with {namespace} for their namespace; default: the agent's
     /// own rights
@@ -239,6 +242,7 @@ impl Flags {
                 kinds: self.kinds.iter().cloned().collect(),
                 namespaces: self.namespaces.iter().cloned().collect(),
                 overwrite: self.allow_overwrite,
+                service_types: self.service_types.iter().cloned().collect(),
                 impersonate: self.impersonate.clone(),
                 own_namespace: own_namespace(self.member_kubeconfig.as_deref()),
                 cell_nodes: CellNodes {

@@ -3,7 +3,9 @@
 //! A pod gets the token of its account, so an object that runs pods as an account has all rights of it. Therefore none
 //! may name the account under which the agent applies objects: the rights to apply them are not the tenant's.
 
-use fleet_policies::credentials;
+use std::collections::BTreeSet;
+
+use fleet_policies::{credentials, service_reach};
 use serde_json::Value;
 
 /// Fields with the account of pods, in pod templates and in objects whose controllers make pods of them.
@@ -47,6 +49,23 @@ pub(super) fn account(manifest: &Value, applying: &str) -> Result<(), String> {
 /// As [`account`].
 pub(super) fn credential(manifest: &Value) -> Result<(), String> {
     credentials::withheld(manifest).map_or(Ok(()), Err)
+}
+
+/// Whether a Service reaches no further than its namespace, or is of a type that the administrator permits.
+///
+/// # Errors
+/// As [`account`].
+pub(super) fn service(manifest: &Value, permitted: &BTreeSet<String>) -> Result<(), String> {
+    service_reach::takes_no_addresses(manifest)?;
+    let Some(found) = service_reach::beyond(manifest).filter(|found| !permitted.contains(found)) else {
+        return Ok(());
+    };
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let others: Vec<&str> = permitted.iter().map(String::as_str).collect();
+    Err(format!(
+        "Service {name}: spec.type: found {found}; allowed: {}",
+        ["ClusterIP"].into_iter().chain(others).collect::<Vec<_>>().join(", ")
+    ) + " (--service-types of the member's agent)")
 }
 
 /// What makes pods run as the account, anywhere in `value`, with its path: an unknown kind must not be a way around.

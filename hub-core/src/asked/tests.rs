@@ -72,6 +72,28 @@ fn a_credential_of_the_hub_is_not_sent_as_an_object_of_its_own() {
     }
 }
 
+#[test]
+fn a_service_that_takes_addresses_is_not_sent() {
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    let service = |spec: serde_json::Value| serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": spec});
+    let taken = service(serde_json::json!({"externalIPs": ["10.0.0.1"]}));
+    let why = written(&world, "n", taken, "east").expect_err("an address");
+    assert_eq!(why.reason, Reason::InvalidWorkload);
+    assert!(why.message.starts_with("Service s: spec.externalIPs: found"), "{}", why.message);
+    let plain = service(serde_json::json!({"selector": {"app": "a"}, "ports": [{"port": 80}]}));
+    assert!(written(&world, "n", plain.clone(), "east").is_ok());
+    let added = serde_json::json!({"path": "/spec/externalIPs", "operator": "add", "value": ["10.0.0.1"]});
+    let policy = serde_json::json!({
+        "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"namespace": "n", "name": "o", "uid": "o"},
+        "spec": {"overrideRules": [{"overriders": {"plaintext": [added]}}]}});
+    let policy = serde_json::from_value(policy).expect("a policy");
+    world.observe(crate::observation::Observation::Override(crate::observation::Change::Apply(policy)));
+    let why = written(&world, "n", plain, "east").expect_err("an address");
+    assert_eq!(why.reason, Reason::OverrideInvalid);
+}
+
 fn read_cluster() -> fleet_api::Cluster {
     serde_json::from_value(serde_json::json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "east", "uid": "east"}, "spec": {}}))
