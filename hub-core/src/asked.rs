@@ -33,9 +33,16 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// The object as it would be sent to `cluster`.
 ///
 /// # Errors
-/// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that violates the pod security
-/// level of its namespace: policy or object, field, value found, values allowed.
-pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+/// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that
+/// violates the pod security level of its namespace: policy or object, field, value found, values allowed.
+pub fn written(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+    let manifest = applied(world, namespace, manifest, cluster)?;
+    secure(world, namespace, &manifest)?;
+    Ok(manifest)
+}
+
+/// The object with overrides applied, whatever its pods need.
+fn applied(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
     harmless(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !world.override_list.is_empty()) {
@@ -48,10 +55,35 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
     workload::remove_finalizers(&mut manifest);
     priority::check(&world.priority_classes, namespace, &manifest)
         .map_err(|message| Waiting::new(Reason::OverrideInvalid, message))?;
-    let level = world.namespaces.get(namespace).copied().unwrap_or_default();
-    pod_security::check(level, &manifest)
-        .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message))?;
     Ok(manifest)
+}
+
+/// Whether pods of the object keep the level of their namespace on the hub. A namespace may be seen after its objects: its
+/// pods wait until its level is known.
+///
+/// # Errors
+/// The field, the value found and what the level allows; or that the namespace is not known yet.
+pub fn secure(world: &World, namespace: &str, manifest: &Value) -> Result<(), Waiting> {
+    match world.namespaces.get(namespace) {
+        Some(level) => pod_security::check(*level, manifest)
+            .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message)),
+        None if pod_security::has_pods(manifest) => Err(Waiting::new(
+            Reason::WaitingForDependencies,
+            format!(
+                "Namespace {namespace}: found none on the hub yet; allowed: one, whose {} is then known",
+                pod_security::ENFORCE_LABEL
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// As [`written`], to count what may be sent: also before the namespace is known.
+fn countable(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Option<Value> {
+    let manifest = applied(world, namespace, manifest, cluster).ok()?;
+    let level = world.namespaces.get(namespace).copied().unwrap_or_default();
+    pod_security::check(level, &manifest).ok()?;
+    Some(manifest)
 }
 
 /// Refuses what no member may get: a credential of the hub, whether a policy selects it or a job depends on it, and a
@@ -106,7 +138,7 @@ pub fn completions(
     cluster: &str,
 ) -> BTreeMap<String, i64> {
     let sent = is_overridden(world, namespace, object)
-        .then(|| written(world, namespace, (*object.value).clone(), cluster).ok())
+        .then(|| countable(world, namespace, (*object.value).clone(), cluster))
         .flatten();
     workload::completions(kind.workload(), sent.as_ref().unwrap_or(&object.value))
 }
@@ -143,7 +175,7 @@ pub fn counted(
     });
     // Clusters for which the object cannot be written are not used.
     let mut forms: Vec<Vec<workload::Component>> = admitted
-        .filter_map(|(name, _)| written(world, &key.0, (*object.value).clone(), name).ok())
+        .filter_map(|(name, _)| countable(world, &key.0, (*object.value).clone(), name))
         .filter_map(|manifest| workload::components(kind.workload(), &manifest).ok())
         .collect();
     if forms.is_empty() {

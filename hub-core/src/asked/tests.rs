@@ -29,6 +29,7 @@ fn nothing_is_sent_that_was_not_counted() {
 fn neither_a_template_nor_an_override_keeps_pods_in_a_member_by_a_finalizer() {
     let read = |value: serde_json::Value| serde_json::from_value(value).expect("an object");
     let mut world = World::default();
+    world.namespaces.insert("n".to_string(), pod_security::Level::Privileged);
     world.clusters.insert("east".to_string(), read_cluster());
     let add = |path: &str| serde_json::json!({"path": path, "operator": "add", "value": ["a.io/x"]});
     let policy: fleet_api::OverridePolicy = read(serde_json::json!({
@@ -92,6 +93,35 @@ fn a_service_that_takes_addresses_is_not_sent() {
     world.observe(crate::observation::Observation::Override(crate::observation::Change::Apply(policy)));
     let why = written(&world, "n", plain, "east").expect_err("an address");
     assert_eq!(why.reason, Reason::OverrideInvalid);
+}
+
+/// The watches of jobs and of namespaces are not ordered: a job of a new namespace may be seen first.
+#[test]
+fn pods_wait_until_the_level_of_their_namespace_is_known() {
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    let job = |privileged: bool| {
+        serde_json::json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "n"},
+            "spec": {"template": {"spec": {"hostPID": privileged, "containers": [{"name": "c", "image": "i"}]}}}})
+    };
+    for privileged in [false, true] {
+        let why = written(&world, "n", job(privileged), "east").expect_err("it waits");
+        assert_eq!(why.reason, Reason::WaitingForDependencies);
+        assert!(
+            why.message.starts_with("Namespace n: found none on the hub yet; allowed: one"),
+            "{}",
+            why.message
+        );
+    }
+    let settings = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}});
+    assert!(written(&world, "n", settings, "east").is_ok(), "it has no pods");
+    let namespace = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n",
+        "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    let namespace = serde_json::from_value(namespace).expect("a namespace");
+    world.observe(crate::observation::Observation::Namespace(crate::observation::Change::Apply(namespace)));
+    assert!(written(&world, "n", job(false), "east").is_ok());
+    let why = written(&world, "n", job(true), "east").expect_err("its level forbids it");
+    assert_eq!(why.reason, Reason::PodSecurityViolation);
 }
 
 fn read_cluster() -> fleet_api::Cluster {

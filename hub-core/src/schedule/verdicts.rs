@@ -29,7 +29,8 @@ struct Kept {
     parts: Vec<Weak<Value>>,
     overrides: u64,
     facts: ClusterFacts,
-    level: Level,
+    /// Of its namespace; `None` while that is not known.
+    level: Option<Level>,
     found: Result<Vec<Component>, Waiting>,
 }
 
@@ -43,7 +44,7 @@ impl Verdicts {
         cluster: &str,
     ) -> Result<Vec<Component>, Waiting> {
         let facts = world.clusters.get(cluster).map(cluster::facts).unwrap_or_default();
-        let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
+        let level = world.namespaces.get(entry.namespace()).copied();
         let place = ((entry.namespace().to_string(), entry.name().to_string()), cluster.to_string());
         if let Some(kept) = self.0.get(&place) {
             let known = kept.parts.iter().map(Weak::as_ptr);

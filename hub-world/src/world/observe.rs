@@ -472,10 +472,16 @@ impl World {
             if name == SYSTEM_NAMESPACE {
                 self.incarnation = namespace.annotations().get(INCARNATION_ANNOTATION).cloned();
             }
-            match self.namespaces.insert(name, level) {
+            match self.namespaces.insert(name.clone(), level) {
                 Some(known) if known != level => self.mark_waiting(),
                 Some(_) => {}
-                None => drop(self.dirty.insert(Dirty::Tree)),
+                None => {
+                    self.dirty.insert(Dirty::Tree);
+                    // Its objects may have been seen before it.
+                    let own = self.bindings.range((name.clone(), String::new())..);
+                    let own = own.take_while(|((namespace, _), _)| *namespace == name);
+                    self.dirty.extend(own.map(|(key, _)| Dirty::Binding(key.clone())));
+                }
             }
         }
         if news.is_listing {
