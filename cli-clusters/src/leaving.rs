@@ -11,6 +11,7 @@ use fleet_cli_ground::{
     members::cluster_path,
     server::{AskError, Selectors},
 };
+use fleet_console::terminal;
 use fleet_hub_core::{binding::BindingEntry, drain};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -183,11 +184,12 @@ pub async fn follow(
             let Some(run) = waiting.remove(uid) else { continue };
             let fate = now.get(uid).map_or_else(|| "deleted".to_string(), fate);
             println!(
-                "[{}/{total}] {} {}/{}: {fate}",
+                "[{}/{total}] {} {}/{}: {}",
                 total - waiting.len(),
                 run.kind,
                 run.namespace,
-                run.name
+                run.name,
+                terminal::plain(&fate)
             );
         }
         let written_off = is_written_off(hub, cluster).await?;

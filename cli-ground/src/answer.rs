@@ -58,9 +58,10 @@ impl Answer {
     /// # Errors
     /// Cannot write to stdout, or nobody reads it any more.
     pub fn write(&self) -> io::Result<()> {
+        let text = shown(&self.text, self.for_people, io::stdout().is_terminal());
         let text = match self.for_people {
-            true => Cow::Owned(terminal::fold(&self.text, terminal::width())),
-            false => Cow::Borrowed(&self.text),
+            true => Cow::Owned(terminal::fold(&text, terminal::width())),
+            false => text,
         };
         let text = if self.for_people && terminal::has_colours() {
             Cow::Owned(terminal::paint(&text))
@@ -71,8 +72,33 @@ impl Answer {
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         let bound = terminal::width().filter(|_| io::stderr().is_terminal());
         for note in &self.notes {
-            eprintln!("{}", terminal::fold(note, bound));
+            eprintln!("{}", terminal::fold(&terminal::plain(note), bound));
         }
         written
+    }
+}
+
+/// What is printed of a text that may be of objects: at a terminal nothing that commands it. Programs get data byte by
+/// byte.
+fn shown(text: &str, for_people: bool, at_terminal: bool) -> Cow<'_, str> {
+    match for_people || at_terminal {
+        true => terminal::plain(text),
+        false => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_an_object_commands_a_terminal() {
+        let text = "a\u{1b}]0;title\u{7}b\tc\n";
+        let plain = "a\\u{1b}]0;title\\u{7}b\tc\n";
+        for (for_people, at_terminal, expected) in
+            [(true, false, plain), (true, true, plain), (false, true, plain), (false, false, text)]
+        {
+            assert_eq!(shown(text, for_people, at_terminal), expected, "{for_people} {at_terminal}");
+        }
     }
 }

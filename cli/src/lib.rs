@@ -35,6 +35,7 @@ use fleet_bench as bench;
 use fleet_cli_clusters::{clusters, cordon, drain, join, status};
 use fleet_cli_ground::{answer::Answer, args::Connect};
 use fleet_cli_volcano as volcano;
+use fleet_console::terminal;
 
 pub use names::{OWN_NAME, VCCTL};
 pub use reference::reference;
@@ -80,7 +81,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", terminal::plain(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

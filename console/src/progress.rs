@@ -7,6 +7,8 @@ use std::{
 
 use tokio::task::JoinHandle;
 
+use crate::terminal;
+
 const PATIENCE: Duration = Duration::from_secs(2);
 const FRAME: Duration = Duration::from_millis(120);
 const FRAMES: [&str; 8] = ["⠋", "⠙", "⠸", "⢰", "⣠", "⣄", "⡆", "⠇"];
@@ -22,7 +24,7 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self { task: None };
         }
-        let what = what.into();
+        let what = terminal::plain(&what.into()).into_owned();
         let task = tokio::spawn(async move {
             tokio::time::sleep(PATIENCE).await;
             for frame in FRAMES.iter().cycle() {

@@ -33,21 +33,29 @@ impl Table {
     /// The table in `width` columns, `None` without a limit: long cells are wrapped, the widest column first;
     /// if it still does not fit, the spare columns are dropped, and then the last ones.
     pub fn print_within(&self, width: Option<usize>) -> String {
-        let headers: Vec<String> = self.headers.iter().map(|header| header.to_uppercase()).collect();
-        let columns = self.fit(width, &self.spare_columns());
-        print_rows([&headers].into_iter().chain(&self.rows), &columns)
+        let shown = self.shown();
+        let headers: Vec<String> = shown.headers.iter().map(|header| header.to_uppercase()).collect();
+        let columns = shown.fit(width, &self.spare_columns());
+        print_rows([&headers].into_iter().chain(&shown.rows), &columns)
     }
 
     /// Rows in the same columns, to be printed below headers that are there already.
     pub fn rows_below(&self, width: Option<usize>) -> String {
-        print_rows(self.rows.iter(), &self.fit(width, &self.spare_columns()))
+        let shown = self.shown();
+        print_rows(shown.rows.iter(), &shown.fit(width, &self.spare_columns()))
     }
 
     /// Rows without headers, in columns as wide as their cells.
     pub fn rows_within(&self, width: Option<usize>) -> String {
-        let headers = vec![String::new(); self.headers.len()];
-        let columns = Self { headers, ..self.clone() }.fit(width, &self.spare_columns());
-        print_rows(self.rows.iter(), &columns)
+        let shown = Self { headers: vec![String::new(); self.headers.len()], ..self.shown() };
+        print_rows(shown.rows.iter(), &shown.fit(width, &shown.spare_columns()))
+    }
+
+    /// The table with cells of one line each that command no terminal.
+    fn shown(&self) -> Self {
+        let one_line = |cell: &String| terminal::plain(&cell.replace(['\n', '\r', '\t'], " ")).into_owned();
+        let rows = self.rows.iter().map(|row| row.iter().map(one_line).collect()).collect();
+        Self { headers: self.headers.iter().map(one_line).collect(), rows, spare: self.spare }
     }
 
     fn spare_columns(&self) -> Vec<usize> {
@@ -130,12 +138,10 @@ fn print_row(text: &mut String, row: &[String], columns: &[(usize, usize)]) {
     }
 }
 
-/// Splits the cell into lines of `column` characters at word breaks. Line breaks within the cell are removed,
-/// because they would break the table.
+/// Splits the cell into lines of `column` characters at word breaks.
 fn wrap(cell: &str, column: usize) -> Vec<String> {
-    let cell = cell.replace(['\n', '\r', '\t'], " ");
-    if width(&cell) <= column {
-        return vec![cell];
+    if width(cell) <= column {
+        return vec![cell.to_owned()];
     }
     let mut lines = vec![String::new()];
     for word in cell.split(' ') {
@@ -156,7 +162,7 @@ fn wrap(cell: &str, column: usize) -> Vec<String> {
 pub fn labelled(lines: &[(&str, String)], column: usize) -> String {
     let line = |(label, text): &(&str, String)| {
         let label = if label.is_empty() { String::new() } else { format!("{label}:") };
-        format!("{label:<column$}{text}\n")
+        format!("{label:<column$}{}\n", terminal::plain(text))
     };
     lines.iter().map(line).collect()
 }

@@ -1,12 +1,41 @@
-//! The terminal: its width, and whether it has colours.
+//! The terminal: its width, whether it has colours, and texts that cannot command it.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+};
 
 /// Columns of the terminal; `None` without a limit, as in a pipe. The variable `COLUMNS` overrides it.
 pub fn width() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
     let seen = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     told.or_else(|| io::stdout().is_terminal().then(seen).flatten()).filter(|width| *width > 0)
+}
+
+/// The text without commands to the terminal. Names and messages of objects are written by tenants and members, and a
+/// control character in them could rewrite what is on the screen, or the title and clipboard of the terminal; characters that
+/// change the direction of text could show another name. They are shown as `\u{1b}`; line breaks and tabs stay.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(commands) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for one in text.chars() {
+        match commands(one) {
+            true => shown.extend(one.escape_unicode()),
+            false => shown.push(one),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a terminal does not show the character, but does something.
+fn commands(one: char) -> bool {
+    let turns = matches!(
+        one,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || one.is_control() && !matches!(one, '\n' | '\t')
 }
 
 /// The text with lines of `bound` columns at most: longer ones are wrapped at spaces, and their further lines
@@ -142,7 +171,7 @@ impl<W: Write> Write for Painter<W> {
         if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
             let rest = self.line.split_off(end + 1);
             let whole = std::mem::replace(&mut self.line, rest);
-            self.out.write_all(paint(&String::from_utf8_lossy(&whole)).as_bytes())?;
+            self.out.write_all(paint(&plain(&String::from_utf8_lossy(&whole))).as_bytes())?;
         }
         Ok(bytes.len())
     }

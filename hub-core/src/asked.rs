@@ -13,6 +13,7 @@ use fleet_policies::{
     choice::ObjectRef,
     credentials, names, overrides, pod_security, priority,
     reason::Reason,
+    service_reach,
     spec::Placement,
     workload::{self, WorkloadError},
 };
@@ -32,9 +33,17 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// The object as it would be sent to `cluster`.
 ///
 /// # Errors
-/// An override that cannot be applied, or a pod template that violates the pod security level of its
-/// namespace: policy or object, field, value found, values allowed.
-pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+/// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that
+/// violates the pod security level of its namespace: policy or object, field, value found, values allowed.
+pub fn written(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+    let manifest = applied(world, namespace, manifest, cluster)?;
+    secure(world, namespace, &manifest)?;
+    Ok(manifest)
+}
+
+/// The object with overrides applied, whatever its pods need.
+fn applied(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+    harmless(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     let applicable = world.overrides.in_namespace(namespace);
     if applicable.too_many {
@@ -47,17 +56,47 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
         overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &applicable.policies, &Yaml)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
         // Nor does an override make one: the member would fill it with a token of its own.
-        if let Some(why) = credentials::withheld(&manifest) {
-            return Err(Waiting::new(Reason::OverrideInvalid, why));
-        }
+        harmless(&manifest, Reason::OverrideInvalid)?;
     }
     workload::remove_finalizers(&mut manifest);
     priority::check(&world.priority_classes, namespace, &manifest)
         .map_err(|message| Waiting::new(Reason::OverrideInvalid, message))?;
-    let level = world.namespaces.get(namespace).copied().unwrap_or_default();
-    pod_security::check(level, &manifest)
-        .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message))?;
     Ok(manifest)
+}
+
+/// Whether pods of the object keep the level of their namespace on the hub. A namespace may be seen after its objects: its
+/// pods wait until its level is known.
+///
+/// # Errors
+/// The field, the value found and what the level allows; or that the namespace is not known yet.
+pub fn secure(world: &World, namespace: &str, manifest: &Value) -> Result<(), Waiting> {
+    match world.namespaces.get(namespace) {
+        Some(level) => pod_security::check(*level, manifest)
+            .map_err(|message| Waiting::new(Reason::PodSecurityViolation, message)),
+        None if pod_security::has_pods(manifest) => Err(Waiting::new(
+            Reason::WaitingForDependencies,
+            format!(
+                "Namespace {namespace}: found none on the hub yet; allowed: one, whose {} is then known",
+                pod_security::ENFORCE_LABEL
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// As [`written`], to count what may be sent: also before the namespace is known.
+fn countable(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Option<Value> {
+    let manifest = applied(world, namespace, manifest, cluster).ok()?;
+    let level = world.namespaces.get(namespace).copied().unwrap_or_default();
+    pod_security::check(level, &manifest).ok()?;
+    Some(manifest)
+}
+
+/// Refuses what no member may get: a credential of the hub, whether a policy selects it or a job depends on it, and a
+/// Service that takes addresses of others.
+pub(crate) fn harmless(manifest: &Value, reason: Reason) -> Result<(), Waiting> {
+    let found = credentials::withheld(manifest).map_or(Ok(()), Err);
+    found.and_then(|()| service_reach::takes_no_addresses(manifest)).map_err(|why| Waiting::new(reason, why))
 }
 
 fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
@@ -113,7 +152,7 @@ pub fn completions(
     cluster: &str,
 ) -> BTreeMap<String, i64> {
     let sent = is_overridden(world, namespace, object)
-        .then(|| written(world, namespace, (*object.value).clone(), cluster).ok())
+        .then(|| countable(world, namespace, (*object.value).clone(), cluster))
         .flatten();
     workload::completions(kind.workload(), sent.as_ref().unwrap_or(&object.value))
 }
@@ -150,7 +189,7 @@ pub fn counted(
     });
     // Clusters for which the object cannot be written are not used.
     let mut forms: Vec<Vec<workload::Component>> = admitted
-        .filter_map(|(name, _)| written(world, &key.0, (*object.value).clone(), name).ok())
+        .filter_map(|(name, _)| countable(world, &key.0, (*object.value).clone(), name))
         .filter_map(|manifest| workload::components(kind.workload(), &manifest).ok())
         .collect();
     if forms.is_empty() {

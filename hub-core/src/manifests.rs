@@ -210,9 +210,11 @@ fn too_large(manifests: &[Value]) -> Option<Waiting> {
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
 pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     let object = world.bound_object(entry)?;
-    let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
-    if let Err(message) = pod_security::check(level, &object.value) {
-        return Some(Waiting::new(Reason::PodSecurityViolation, message));
+    if let Err(why) = asked::harmless(&object.value, Reason::InvalidWorkload) {
+        return Some(why);
+    }
+    if let Err(why) = asked::secure(world, entry.namespace(), &object.value) {
+        return Some(why);
     }
     if let Err(message) = priority::check(&world.priority_classes, entry.namespace(), &object.value) {
         return Some(Waiting::new(Reason::InvalidWorkload, message));

@@ -388,7 +388,6 @@ impl Scheduler {
     /// Makes one plan over everything that waits.
     pub fn pass(&mut self, world: &mut World, intents: &mut Intents, now: Timestamp) -> Pass {
         self.count(world, now);
-        self.resolve_cells(world, intents, now);
         while let Some((_, key)) = self.rereads.first().filter(|(due, _)| *due <= now).cloned() {
             self.rereads.pop_first();
             self.look(world, intents, &key, now);

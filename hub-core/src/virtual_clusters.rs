@@ -20,7 +20,7 @@ use fleet_api::{
     CellConfiguration,
     cells::{
         AccessRules, CellConfigurationSpec, access,
-        read::{Members, members, name_members},
+        read::{Members, members, name_members, other_claims},
     },
     patch::merge_diff,
 };
@@ -78,6 +78,8 @@ pub struct Valid {
     pub access: AccessRules,
     /// Trees whose member is unknown.
     unnamed: Vec<ConfigError>,
+    /// Positions of the trees for which no administrator has named the member.
+    found: Vec<usize>,
     nodes: Vec<NodeName>,
     /// Status of its virtual clusters while they are unused and all nodes are good.
     idle: BTreeMap<String, VcStatus>,
@@ -298,13 +300,14 @@ impl Valid {
         config: ClusterConfig,
         access: AccessRules,
         unnamed: Vec<ConfigError>,
+        found: Vec<usize>,
     ) -> Result<Self, ConfigErrors> {
         access::check(&access, &config)?;
         let cells = Cells::new(config, Unreported::Good)?;
         let statuses = cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.vc_status(vc)?)));
         let idle = statuses.collect();
         let nodes = cells.nodes().cloned().collect();
-        Ok(Self { config: cells.config().clone(), access, unnamed, nodes, idle })
+        Ok(Self { config: cells.config().clone(), access, unnamed, found, nodes, idle })
     }
 
     fn names_members(&self) -> bool {
@@ -330,14 +333,24 @@ impl Valid {
             remarks
                 .push_str(&format!("; bad until a member reports their nodes: {}", sentence(&self.unnamed)));
         }
+        let claims = other_claims(&self.config, &self.found, world.clusters.values());
+        for claim in claims.iter().take(TOLD_ERRORS) {
+            remarks.push_str(&format!("; spec.{claim}"));
+        }
         remarks
     }
 }
 
 fn build(spec: &CellConfigurationSpec, members: &Members) -> Result<Valid, String> {
     let build = || {
-        let (config, unnamed) = name_members(spec.config()?, members);
-        Valid::of(config, spec.access.clone(), unnamed)
+        let written = spec.config()?;
+        let trees = written.physical_cluster.physical_cells.iter().enumerate();
+        let without: Vec<usize> =
+            trees.filter(|(_, tree)| tree.cluster.is_empty()).map(|(at, _)| at).collect();
+        let (config, unnamed) = name_members(written, members);
+        let is_found = |at: &usize| !config.physical_cluster.physical_cells[*at].cluster.is_empty();
+        let found = without.into_iter().filter(is_found).collect();
+        Valid::of(config, spec.access.clone(), unnamed, found)
     };
     build().map_err(|errors: ConfigErrors| sentence(&errors.0))
 }
@@ -356,7 +369,7 @@ fn sentence(errors: &[ConfigError]) -> String {
 /// The configuration that was in force before a restart.
 fn kept(object: &CellConfiguration) -> Option<InForce> {
     let kept = object.status.as_ref()?.in_force.as_ref()?;
-    let valid = Valid::of(kept.config().ok()?, kept.access.clone(), Vec::new()).ok()?;
+    let valid = Valid::of(kept.config().ok()?, kept.access.clone(), Vec::new(), Vec::new()).ok()?;
     let uid = object.uid().unwrap_or_default();
     Some(InForce { name: object.name_any(), uid, generation: kept.generation, valid: Arc::new(valid) })
 }

@@ -3,7 +3,12 @@
 //! Reads flags, opens both clients, runs until Ctrl-C or SIGTERM.
 
 use std::{
-    collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+    collections::BTreeSet,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -15,7 +20,7 @@ use kube::{
 };
 use member_agent::{
     DEFAULT_WATCHDOG_IMAGE, Election, JobController, Options, Reach, Webhook, credential,
-    permits::{CellNodes, DEFAULT_KINDS, Permits},
+    permits::{CellNodes, DEFAULT_ACCOUNT, DEFAULT_KINDS, Permits, SERVICE_TYPES, account_of},
     process_name,
 };
 use tokio::net::TcpListener;
@@ -85,6 +90,9 @@ struct Flags {
     /// Let policies with `conflictResolution: Overwrite` take over objects that Fleet did not make
     #[arg(long)]
     allow_overwrite: bool,
+    /// Types of Services beside ClusterIP that the hub may apply: NodePort, LoadBalancer, ExternalName
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(SERVICE_TYPES))]
+    service_types: Vec<String>,
     /// Account under whose rights jobs and their dependencies are created and changed, such as
     /// system:serviceaccount:{namespace}:fleet, with {namespace} for their namespace; default: the agent's
     /// own rights
@@ -211,6 +219,7 @@ impl Flags {
                  --webhook-service beside it"
             );
         }
+        check_account(self.impersonate.as_deref())?;
         let named = self.scheduler_names.iter().filter(|name| *name != "none" && !name.is_empty());
         Ok(Options {
             api_endpoint: self.api_endpoint.clone(),
@@ -233,7 +242,9 @@ impl Flags {
                 kinds: self.kinds.iter().cloned().collect(),
                 namespaces: self.namespaces.iter().cloned().collect(),
                 overwrite: self.allow_overwrite,
+                service_types: self.service_types.iter().cloned().collect(),
                 impersonate: self.impersonate.clone(),
+                own_namespace: own_namespace(self.member_kubeconfig.as_deref()),
                 cell_nodes: CellNodes {
                     selector: self.cell_node_selector.iter().cloned().collect(),
                     max: self.max_cell_nodes,
@@ -268,6 +279,27 @@ fn cluster_name(name: &str) -> anyhow::Result<&str> {
         );
     }
     Ok(name)
+}
+
+/// The account of the jobs is none that pods get without asking for it: those would have its rights.
+fn check_account(user: Option<&str>) -> anyhow::Result<()> {
+    let namespace = "{namespace}";
+    if let Some(user) = user
+        && account_of(user, namespace) == Some(DEFAULT_ACCOUNT)
+    {
+        bail!(
+            "--impersonate: found {user}, the account of pods that name none; allowed: an account of its own, such as \
+             system:serviceaccount:{namespace}:fleet"
+        );
+    }
+    Ok(())
+}
+
+/// The namespace of the agent's pod; `None` outside a pod of the member.
+fn own_namespace(member_kubeconfig: Option<&Path>) -> Option<String> {
+    let file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+    let text = member_kubeconfig.is_none().then(|| std::fs::read_to_string(file).ok()).flatten()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 fn controllers(names: &[String]) -> anyhow::Result<BTreeSet<JobController>> {
@@ -408,6 +440,10 @@ mod tests {
         );
         assert!(cluster_name("East").unwrap_err().to_string().starts_with("--cluster: found \"East\""));
         assert!(cluster_name("east-1").is_ok());
+        let account = "system:serviceaccount:{namespace}:";
+        let why = check_account(Some(&format!("{account}default"))).unwrap_err().to_string();
+        assert!(why.starts_with("--impersonate: found system:serviceaccount:{namespace}:default"), "{why}");
+        assert!(check_account(Some(&format!("{account}fleet"))).is_ok() && check_account(None).is_ok());
     }
 
     #[tokio::test]

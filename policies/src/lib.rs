@@ -16,6 +16,7 @@ pub mod policy_index;
 pub mod priority;
 pub mod reason;
 pub mod selector;
+pub mod service_reach;
 pub mod spec;
 pub mod state_preservation;
 pub mod workload;

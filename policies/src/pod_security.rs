@@ -104,6 +104,13 @@ pub fn check(level: Level, object: &Value) -> Result<(), String> {
     found.map_or(Ok(()), Err)
 }
 
+/// Whether the object has a pod template that [`check`] looks at.
+pub fn has_pods(object: &Value) -> bool {
+    let mut found = false;
+    visit(object, &mut String::new(), &mut |_, _| found = true);
+    found
+}
+
 /// Calls `see` with the path and the spec of everything that has containers, wherever it is: an unknown kind must
 /// not be a way around the check.
 pub(crate) fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {

@@ -1,11 +1,12 @@
 //! Pods and logs of jobs, from a member that the portal reaches over TLS.
 
+use fleet_api::crds::{Side, definitions};
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::hub::{BINDINGS, Browser, Hub};
+use crate::hub::{BINDINGS, Browser, Hub, JOBS};
 
 /// A member `east` with a node, which the hub knows by the Secret that `fleet join` writes.
 struct Member {
@@ -16,7 +17,8 @@ struct Member {
 
 impl Member {
     async fn join(hub: &Hub) -> Self {
-        let server = ApiServer::open(Config::default()).await.expect("a server in memory");
+        let server = Config { crds: definitions(Side::Member), ..Config::default() };
+        let server = ApiServer::open(server).await.expect("a server in memory");
         let serves = server.serve(ServeOptions::default()).await.expect("a socket");
         let (url, ca) = (format!("https://{}", serves.local_addr()), serves.ca_pem());
         hub.create("/api/v1/namespaces", json!({"metadata": {"name": "fleet-east"}})).await;
@@ -41,10 +43,28 @@ impl Member {
         self.admin.request(request).await.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A pod that has ended with this code.
-    async fn pod(&self, namespace: &str, name: &str, job: &str, code: i64) {
+    /// The job as the agent makes it there for the hub's binding.
+    async fn run(&self, hub: &Hub, namespace: &str, name: &str) -> Value {
+        let binding = format!("{}/{name}-pytorchjob", BINDINGS.replace("NS", namespace));
+        let binding = Request::get(binding).body(Vec::new()).expect("a request");
+        let binding: Value = hub.admin.request(binding).await.expect("the binding");
+        let container = json!({"name": "pytorch", "image": "i"});
+        let job = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name,
+            "labels": {"fleet.dev/managed": "true", "fleet.dev/binding-uid": binding["metadata"]["uid"]}},
+            "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [container]}}}}}});
+        self.create(&JOBS.replace("NS", namespace), job).await
+    }
+
+    /// A pod that has ended with this code, of a job or of nobody.
+    async fn pod(&self, namespace: &str, name: &str, (job, made): (&str, Option<&Value>), code: i64) {
         let pods = format!("/api/v1/namespaces/{namespace}/pods");
-        let pod = json!({"metadata": {"name": name, "labels": {"training.kubeflow.org/job-name": job}},
+        let owner = |job: &Value| {
+            json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job["metadata"]["name"],
+                "uid": job["metadata"]["uid"], "controller": true})
+        };
+        let owners: Vec<Value> = made.map(owner).into_iter().collect();
+        let pod = json!({"metadata": {"name": name, "labels": {"training.kubeflow.org/job-name": job},
+                "ownerReferences": owners},
             "spec": {"nodeName": "n1", "containers": [{"name": "pytorch", "image": "i"}]}});
         self.create(&pods, pod).await;
         let (phase, reason) = if code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
@@ -88,10 +108,12 @@ async fn a_failed_job_shows_its_reason_its_pods_and_their_logs() {
     let hub = Hub::start().await;
     let member = Member::join(&hub).await;
     failed(&hub, "a", "train").await;
+    let run = member.run(&hub, "a", "train").await;
+    let of_run = ("train", Some(&run));
     for index in 0..201 {
-        member.pod("a", &format!("train-worker-{index}"), "train", 0).await;
+        member.pod("a", &format!("train-worker-{index}"), of_run, 0).await;
     }
-    member.pod("a", "train-worker-201", "train", 3).await;
+    member.pod("a", "train-worker-201", of_run, 3).await;
     let mut root = hub.sign_in("token-r").await;
     let page = hub.get(&mut root, TRAIN).await.body;
     for says in [
@@ -123,9 +145,12 @@ async fn tenants_read_pods_and_logs_of_their_own_jobs_and_of_no_others() {
     let member = Member::join(&hub).await;
     failed(&hub, "a", "train").await;
     failed(&hub, "b", "of-bob").await;
-    member.pod("a", "train-master-0", "train", 3).await;
-    member.pod("a", "other-0", "other", 4).await;
-    member.pod("b", "of-bob-master-0", "of-bob", 5).await;
+    let (run, of_bob) = (member.run(&hub, "a", "train").await, member.run(&hub, "b", "of-bob").await);
+    member.pod("a", "train-master-0", ("train", Some(&run)), 3).await;
+    member.pod("a", "other-0", ("other", None), 4).await;
+    // Of the member's own users, with the labels of her job.
+    member.pod("a", "alike-0", ("train", None), 6).await;
+    member.pod("b", "of-bob-master-0", ("of-bob", Some(&of_bob)), 5).await;
     let (mut alice, mut bob) = (hub.sign_in("token-a").await, hub.sign_in("token-b").await);
     let log = async |browser: &mut Browser, job: &str, pod: &str| {
         hub.get(browser, &format!("/jobs/{job}/logs/{pod}")).await
@@ -141,6 +166,7 @@ async fn tenants_read_pods_and_logs_of_their_own_jobs_and_of_no_others() {
     let page = hub.get(&mut alice, TRAIN).await.body;
     assert!(page.contains("train-master-0") && page.contains("3 (Error)"), "{page}");
     assert!(!page.contains("other-0"), "a pod of another job: {page}");
+    assert!(!page.contains("alike-0"), "a pod that no job of hers has made: {page}");
     // Logs are a right of their own.
     let answer = log(&mut alice, of_alice, "train-master-0").await;
     assert!(answer.status == 404 && answer.body.contains("let you get pods/log"), "{}", answer.body);
@@ -152,8 +178,10 @@ async fn tenants_read_pods_and_logs_of_their_own_jobs_and_of_no_others() {
     // Neither another's job, nor a pod that is none of the own job's.
     let answer = log(&mut alice, of_bob, "of-bob-master-0").await;
     assert!(answer.status == 404 && answer.body.contains("no such job that you may see"), "{}", answer.body);
-    let answer = log(&mut alice, of_alice, "other-0").await;
-    assert!(answer.status == 404 && answer.body.contains("is none of this job"), "{}", answer.body);
+    for pod in ["other-0", "alike-0"] {
+        let answer = log(&mut alice, of_alice, pod).await;
+        assert!(answer.status == 404 && answer.body.contains("is none of this job"), "{}", answer.body);
+    }
     let answer = log(&mut alice, of_alice, "of-bob-master-0").await;
     assert!(answer.status == 404 && !answer.body.contains("is simulated"), "{}", answer.body);
     assert_eq!(hub.get(&mut alice, "/jobs/b/pytorchjobs.kubeflow.org/of-bob").await.status, 404);

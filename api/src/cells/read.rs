@@ -76,24 +76,41 @@ pub fn check_names(config: &ClusterConfig) -> Result<(), ConfigErrors> {
     if wrong.is_empty() { Ok(()) } else { Err(ConfigErrors(wrong)) }
 }
 
-/// Members by name, each with its known nodes.
-pub type Members = BTreeMap<String, BTreeSet<String>>;
+/// The known members, from which trees of cells without a member get theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Members by name, each with the nodes that its report names.
+    pub reported: BTreeMap<String, BTreeSet<String>>,
+    /// Those that have not reported the names of all their nodes: what they have may not be known yet.
+    pub partial: BTreeSet<String>,
+    /// Nodes of the configuration in force, with the members that have them by it.
+    pub before: BTreeSet<NodeName>,
+}
 
 /// The known members: nodes named by their reports, and nodes that an earlier configuration assigns to them.
 pub fn members<'c>(
     clusters: impl IntoIterator<Item = &'c Cluster>,
     before: impl IntoIterator<Item = &'c NodeName>,
 ) -> Members {
-    let mut members = Members::new();
+    let mut members = Members::default();
     for cluster in clusters {
-        members.insert(cluster.name_any(), cluster.status.iter().flat_map(nodes_named).cloned().collect());
-    }
-    for node in before {
-        if let Some(nodes) = members.get_mut(&node.cluster) {
-            nodes.insert(node.node.clone());
+        let (names, is_complete) = reported(cluster);
+        if !is_complete {
+            members.partial.insert(cluster.name_any());
         }
+        members.reported.insert(cluster.name_any(), names.into_iter().cloned().collect());
     }
+    members.before = before.into_iter().filter(|node| !node.cluster.is_empty()).cloned().collect();
     members
+}
+
+/// The nodes that a member's report names, and whether these are all that it says to have.
+pub fn reported(cluster: &Cluster) -> (BTreeSet<&String>, bool) {
+    let names: BTreeSet<&String> = cluster.status.iter().flat_map(nodes_named).collect();
+    let summary = cluster.status.as_ref().and_then(|status| status.node_summary.as_ref());
+    let is_complete = summary
+        .is_some_and(|summary| usize::try_from(summary.total_num).is_ok_and(|total| names.len() >= total));
+    (names, is_complete)
 }
 
 /// Nodes of a configuration that a member does not have.
@@ -142,11 +159,13 @@ impl std::fmt::Display for AbsentNodes {
     }
 }
 
-fn listed(names: &[String]) -> String {
-    match names.len() {
-        all if all > LISTED => format!("{} and {} more", names[..LISTED].join(", "), all - LISTED),
-        _ => names.join(", "),
+fn listed(names: &[impl AsRef<str>]) -> String {
+    let mut text = names.iter().take(LISTED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(LISTED);
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
     }
+    text
 }
 
 /// Nodes of a configuration that their member does not have, for each member that reports the names of all its nodes.
@@ -156,10 +175,8 @@ pub fn absent_nodes<'c>(
 ) -> Vec<AbsentNodes> {
     let mut absent = Vec::new();
     for cluster in clusters {
-        let Some(status) = &cluster.status else { continue };
-        let has: BTreeSet<&String> = nodes_named(status).collect();
-        let total = status.node_summary.as_ref().map(|summary| summary.total_num);
-        if total.is_none_or(|total| usize::try_from(total).is_ok_and(|total| has.len() < total)) {
+        let (has, is_complete) = reported(cluster);
+        if !is_complete {
             continue;
         }
         let name = cluster.name_any();
@@ -179,37 +196,114 @@ fn nodes_named(status: &ClusterStatus) -> impl Iterator<Item = &String> {
     shapes.flat_map(|shape| &shape.nodes).chain(&status.idle_nodes).chain(unusable)
 }
 
-/// Fills in the member cluster of each tree without one: the only member, or the one known to have nodes of
-/// that tree. Other trees stay unchanged and are returned with their paths.
+/// Fills in the member cluster of each tree without one: that which has its nodes in the configuration in force; else the
+/// only member, or the only one that reports nodes of that tree when every other has named all of its nodes. Other trees
+/// stay unchanged and are returned with their paths.
+///
+/// A report is the member's own word. So it decides once: what is assigned stays so, whatever members report later.
 pub fn name_members(mut config: ClusterConfig, members: &Members) -> (ClusterConfig, Vec<ConfigError>) {
     let mut unnamed = Vec::new();
-    let known = members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let known = members.reported.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let node_types = node_types(&config);
+    // Members may have nodes of the same names: those of trees with a member are no others'.
+    let named: BTreeSet<NodeName> = (config.physical_cluster.physical_cells.iter())
+        .filter(|tree| !tree.cluster.is_empty())
+        .flat_map(|tree| {
+            nodes_of(tree, &node_types).into_iter().map(|node| NodeName::new(&tree.cluster, node))
+        })
+        .collect();
+    let mut assigned: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for node in members.before.difference(&named) {
+        assigned.entry(&node.node).or_default().insert(&node.cluster);
+    }
     for (index, tree) in config.physical_cluster.physical_cells.iter_mut().enumerate() {
-        if !tree.cluster.is_empty() || members.is_empty() {
+        if !tree.cluster.is_empty() {
             continue;
         }
         let nodes = nodes_of(tree, &node_types);
-        let has = |have: &BTreeSet<String>| nodes.iter().any(|node| have.contains(*node));
-        let found: Vec<&String> = match members.len() {
-            1 => members.keys().collect(),
-            _ => members.iter().filter(|(_, have)| has(have)).map(|(name, _)| name).collect(),
+        let before: BTreeSet<&str> =
+            nodes.iter().filter_map(|node| assigned.get(node)).flatten().copied().collect();
+        let found = match before.into_iter().collect::<Vec<_>>().as_slice() {
+            [] if members.reported.is_empty() => continue,
+            [] => claimant(&nodes, members),
+            [one] => Ok((*one).to_owned()),
+            several => Err(in_several(several)),
         };
-        let found = match found.as_slice() {
-            [one] => {
-                tree.cluster = (*one).clone();
+        let found = match found {
+            Ok(one) => {
+                tree.cluster = one;
                 continue;
             }
-            [] => format!("nothing, and no member known to have a node of {}", nodes.join(", ")),
-            several => {
-                let several = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-                format!("nothing, and nodes of these names in {several}")
-            }
+            Err(found) => found,
         };
         let path = format!("physicalCluster.physicalCells[{index}].cluster");
         unnamed.push(ConfigError { path, found, allowed: known.clone() });
     }
     (config, unnamed)
+}
+
+/// The member that alone can have these nodes, by the reports.
+///
+/// # Errors
+/// What is found instead.
+fn claimant(nodes: &[&str], members: &Members) -> Result<String, String> {
+    let has = |have: &BTreeSet<String>| nodes.iter().any(|node| have.contains(*node));
+    let found: Vec<&str> = match members.reported.len() {
+        1 => members.reported.keys().map(String::as_str).collect(),
+        _ => members.reported.iter().filter(|(_, have)| has(have)).map(|(name, _)| name.as_str()).collect(),
+    };
+    let one = match found.as_slice() {
+        [one] => *one,
+        [] => {
+            return Err(format!("nothing, and no member known to have a node of {}", listed(nodes)));
+        }
+        several => return Err(in_several(several)),
+    };
+    let silent: Vec<&str> = members.partial.iter().map(String::as_str).filter(|name| *name != one).collect();
+    match silent.is_empty() {
+        true => Ok(one.to_owned()),
+        false => Err(format!(
+            "nothing, and nodes of these names in {one}, but not yet the names of all nodes of {}",
+            listed(&silent)
+        )),
+    }
+}
+
+fn in_several(members: &[&str]) -> String {
+    format!("nothing, and nodes of these names in {}", members.join(", "))
+}
+
+/// What members report about nodes of trees that were assigned to another one, in a sentence for each member. `trees` are
+/// the positions of trees that were assigned by reports: of others an administrator has named the member.
+pub fn other_claims<'c>(
+    config: &ClusterConfig,
+    trees: &[usize],
+    clusters: impl IntoIterator<Item = &'c Cluster>,
+) -> Vec<String> {
+    if trees.is_empty() {
+        return Vec::new();
+    }
+    let node_types = node_types(config);
+    let mut owners: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for index in trees {
+        let Some(tree) = config.physical_cluster.physical_cells.get(*index) else { continue };
+        let nodes = nodes_of(tree, &node_types).into_iter();
+        owners.extend(nodes.map(|node| (node, (*index, tree.cluster.as_str()))));
+    }
+    let mut told = Vec::new();
+    for cluster in clusters {
+        let name = cluster.name_any();
+        let owned = |node: &&String| owners.get(node.as_str()).filter(|(_, owner)| *owner != name);
+        let (names, _) = reported(cluster);
+        let claimed: Vec<&String> = names.into_iter().filter(|node| owned(node).is_some()).collect();
+        let Some((index, owner)) = claimed.first().and_then(owned) else { continue };
+        told.push(format!(
+            "physicalCluster.physicalCells[{index}].cluster: found nothing, and {owner} had its nodes first; {name} \
+             reports nodes of such names too ({}), which changes nothing; allowed: the member that has them",
+            listed(&claimed)
+        ));
+    }
+    told
 }
 
 /// For each type above nodes, how many levels below it the nodes are; 0 for a node itself.

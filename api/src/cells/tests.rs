@@ -39,18 +39,22 @@ fn mistakes_are_told_with_their_paths() {
     );
 }
 
+fn members(list: &[(&str, &[&str])]) -> Members {
+    let nodes = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_string()).collect();
+    let reported = list.iter().map(|(name, have)| ((*name).to_string(), nodes(have))).collect();
+    Members { reported, ..Members::default() }
+}
+
+/// The members of the lab's two trees, and what is said of those without one.
+fn named(members: &Members) -> (String, Vec<String>) {
+    let (config, unnamed) = name_members(lab().config().expect("well formed"), members);
+    let trees = config.physical_cluster.physical_cells.into_iter();
+    let unnamed: Vec<String> = unnamed.iter().map(ToString::to_string).collect();
+    (trees.map(|tree| tree.cluster).collect::<Vec<_>>().join(" "), unnamed)
+}
+
 #[test]
 fn members_are_found_by_their_nodes() {
-    let members = |list: &[(&str, &[&str])]| -> Members {
-        let nodes = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_string()).collect();
-        list.iter().map(|(name, have)| ((*name).to_string(), nodes(have))).collect()
-    };
-    let named = |members: &Members| {
-        let (config, unnamed) = name_members(lab().config().expect("well formed"), members);
-        let trees = config.physical_cluster.physical_cells.into_iter();
-        let unnamed: Vec<String> = unnamed.iter().map(ToString::to_string).collect();
-        (trees.map(|tree| tree.cluster).collect::<Vec<_>>().join(" "), unnamed)
-    };
     assert_eq!(named(&members(&[("east", &[])])), ("east east".into(), vec![]));
     let two = members(&[("east", &["hostname-dan"]), ("west", &["hostname-carol"])]);
     assert_eq!(named(&two), ("west east".into(), vec![]));
@@ -67,6 +71,66 @@ fn members_are_found_by_their_nodes() {
     let told = "physicalCells[1].cluster: found nothing, and no member known to have a node of hostname-dan";
     assert!(unnamed[1].contains(told), "{unnamed:?}");
     assert_eq!(named(&members(&[])), (" ".into(), vec![]));
+}
+
+#[test]
+fn what_a_member_has_got_no_other_claims() {
+    let mut both = members(&[
+        ("east", &["hostname-dan", "hostname-carol"]),
+        ("west", &["hostname-dan", "hostname-carol"]),
+    ]);
+    both.before = [NodeName::new("east", "hostname-carol"), NodeName::new("west", "hostname-dan")].into();
+    assert_eq!(named(&both), ("east west".into(), vec![]));
+    // Not even a member that is alone now, or when the owner says nothing.
+    let mut alone = members(&[("west", &["hostname-carol"])]);
+    alone.before = both.before.clone();
+    assert_eq!(named(&alone), ("east west".into(), vec![]));
+    // An administrator names another one; what was assigned before him is nobody's claim to the rest.
+    let mut config = lab().config().expect("well formed");
+    config.physical_cluster.physical_cells[1].cluster = "east".to_string();
+    let (config, unnamed) = name_members(config, &both);
+    let trees = config.physical_cluster.physical_cells.iter();
+    assert_eq!(trees.map(|tree| tree.cluster.as_str()).collect::<Vec<_>>(), ["east", "east"]);
+    assert_eq!(unnamed, []);
+}
+
+#[test]
+fn a_claim_counts_when_every_other_member_has_named_its_nodes() {
+    let mut first = members(&[("east", &["hostname-dan", "hostname-carol"]), ("west", &[])]);
+    first.partial = ["west".to_string()].into();
+    let (trees, unnamed) = named(&first);
+    assert_eq!(trees, " ");
+    assert!(
+        unnamed[0].ends_with(
+            "found nothing, and nodes of these names in east, but not yet the names of all nodes of west; allowed: east, west"
+        ),
+        "{unnamed:?}"
+    );
+    // That its own list is not complete takes nothing from anybody.
+    first.partial = ["east".to_string()].into();
+    assert_eq!(named(&first), ("east east".into(), vec![]));
+}
+
+#[test]
+fn a_later_claim_is_told() {
+    let (config, _) = name_members(lab().config().expect("well formed"), &members(&[("east", &[])]));
+    let cluster = |name: &str, nodes: &[&str]| -> crate::Cluster {
+        serde_json::from_value(
+            json!({"metadata": {"name": name}, "spec": {}, "status": {"idleNodes": nodes}}),
+        )
+        .expect("a member")
+    };
+    let clusters =
+        [cluster("east", &["hostname-carol", "hostname-dan"]), cluster("west", &["hostname-dan", "other"])];
+    let told = other_claims(&config, &[0, 1], &clusters);
+    assert_eq!(
+        told,
+        [
+            "physicalCluster.physicalCells[1].cluster: found nothing, and east had its nodes first; west reports nodes of such \
+          names too (hostname-dan), which changes nothing; allowed: the member that has them"
+        ]
+    );
+    assert_eq!(other_claims(&config, &[0], &clusters), [""; 0], "an administrator has named the member");
 }
 
 #[test]

@@ -40,3 +40,16 @@ fn a_table_fits_its_terminal() {
     ");
     assert_eq!(wide.print_within(None).lines().map(|line| line.len()).max(), Some(58));
 }
+
+/// Cells are texts of objects, which tenants and members write.
+#[test]
+fn no_cell_commands_the_terminal() {
+    let mut table = Table::new(&["Name", "Message"]);
+    table.row(["a", "\u{1b}[2J\u{1b}]52;c;eA==\u{7} \u{9b}1A\rb\u{202e}txt\u{7f}"]);
+    let expected =
+        "NAME   MESSAGE\na      \\u{1b}[2J\\u{1b}]52;c;eA==\\u{7} \\u{9b}1A b\\u{202e}txt\\u{7f}\n";
+    assert_eq!(table.print(), expected);
+    let row = expected.lines().nth(1).expect("a row");
+    assert_eq!(table.rows_below(None), format!("{row}\n"));
+    assert_eq!(table.rows_within(None).trim_end(), row.replace("a      ", "a   "));
+}

@@ -46,3 +46,21 @@ fn states_are_painted_and_nothing_else() {
     painter.flush().unwrap();
     assert_eq!(String::from_utf8(painter.out).unwrap(), "x \u{1b}[31mFAILED\u{1b}[0m\ny");
 }
+
+#[test]
+fn texts_of_others_are_plain() {
+    let check = |text: &str, expected: &str| assert_eq!(plain(text), expected);
+    check(
+        "waits\n\tfor b\u{e9}b\u{e9} \u{1f469}\u{200d}\u{1f680}\n",
+        "waits\n\tfor b\u{e9}b\u{e9} \u{1f469}\u{200d}\u{1f680}\n",
+    );
+    check("\u{1b}[31mred\u{1b}[0m", "\\u{1b}[31mred\\u{1b}[0m");
+    check("over\rwritten\u{8}\u{0}", "over\\u{d}written\\u{8}\\u{0}");
+    check(
+        "\u{85}\u{9d}\u{2028}\u{2066}x\u{2069}\u{200f}\u{61c}",
+        "\\u{85}\\u{9d}\\u{2028}\\u{2066}x\\u{2069}\\u{200f}\\u{61c}",
+    );
+    let mut painted = Vec::new();
+    Painter::new(&mut painted).write_all(b"Running \x1b[2J\n").expect("it is written");
+    assert_eq!(String::from_utf8_lossy(&painted), "\u{1b}[32mRunning\u{1b}[0m \\u{1b}[2J\n");
+}

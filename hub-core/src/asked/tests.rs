@@ -29,6 +29,7 @@ fn nothing_is_sent_that_was_not_counted() {
 fn neither_a_template_nor_an_override_keeps_pods_in_a_member_by_a_finalizer() {
     let read = |value: serde_json::Value| serde_json::from_value(value).expect("an object");
     let mut world = World::default();
+    world.namespaces.insert("n".to_string(), pod_security::Level::Privileged);
     world.clusters.insert("east".to_string(), read_cluster());
     let add = |path: &str| serde_json::json!({"path": path, "operator": "add", "value": ["a.io/x"]});
     let policy: fleet_api::OverridePolicy = read(serde_json::json!({
@@ -43,6 +44,84 @@ fn neither_a_template_nor_an_override_keeps_pods_in_a_member_by_a_finalizer() {
         let sent = written(&world, "n", job.clone(), cluster).expect("it is sent");
         assert!(!sent.to_string().contains("finalizers"), "{cluster}: {sent}");
     }
+}
+
+/// A policy may select Secrets themselves, with override policies or without any.
+#[test]
+fn a_credential_of_the_hub_is_not_sent_as_an_object_of_its_own() {
+    let secret = |kind: &str| {
+        serde_json::json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": {"token": "aHVi"},
+            "metadata": {"name": "tok1", "namespace": "n", "annotations": {"kubernetes.io/service-account.name": "ci"}}})
+    };
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    for _ in ["without overrides", "with one"] {
+        for kind in ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"] {
+            let why = written(&world, "n", secret(kind), "east").expect_err("a credential");
+            assert_eq!(why.reason, Reason::InvalidWorkload);
+            let told =
+                format!("Secret tok1: type: found {kind}, which is a credential of an API server; allowed");
+            assert!(why.message.starts_with(&told), "{}", why.message);
+        }
+        assert!(written(&world, "n", secret("Opaque"), "east").is_ok());
+        let policy = serde_json::json!({
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"namespace": "n", "name": "o", "uid": "o"}, "spec": {"overrideRules": []}});
+        let policy = serde_json::from_value(policy).expect("a policy");
+        let change = crate::observation::Change::Apply(policy);
+        world.observe(crate::observation::Observation::Override(change));
+    }
+}
+
+#[test]
+fn a_service_that_takes_addresses_is_not_sent() {
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    let service = |spec: serde_json::Value| serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": spec});
+    let taken = service(serde_json::json!({"externalIPs": ["10.0.0.1"]}));
+    let why = written(&world, "n", taken, "east").expect_err("an address");
+    assert_eq!(why.reason, Reason::InvalidWorkload);
+    assert!(why.message.starts_with("Service s: spec.externalIPs: found"), "{}", why.message);
+    let plain = service(serde_json::json!({"selector": {"app": "a"}, "ports": [{"port": 80}]}));
+    assert!(written(&world, "n", plain.clone(), "east").is_ok());
+    let added = serde_json::json!({"path": "/spec/externalIPs", "operator": "add", "value": ["10.0.0.1"]});
+    let policy = serde_json::json!({
+        "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"namespace": "n", "name": "o", "uid": "o"},
+        "spec": {"overrideRules": [{"overriders": {"plaintext": [added]}}]}});
+    let policy = serde_json::from_value(policy).expect("a policy");
+    world.observe(crate::observation::Observation::Override(crate::observation::Change::Apply(policy)));
+    let why = written(&world, "n", plain, "east").expect_err("an address");
+    assert_eq!(why.reason, Reason::OverrideInvalid);
+}
+
+/// The watches of jobs and of namespaces are not ordered: a job of a new namespace may be seen first.
+#[test]
+fn pods_wait_until_the_level_of_their_namespace_is_known() {
+    let mut world = World::default();
+    world.clusters.insert("east".to_string(), read_cluster());
+    let job = |privileged: bool| {
+        serde_json::json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "n"},
+            "spec": {"template": {"spec": {"hostPID": privileged, "containers": [{"name": "c", "image": "i"}]}}}})
+    };
+    for privileged in [false, true] {
+        let why = written(&world, "n", job(privileged), "east").expect_err("it waits");
+        assert_eq!(why.reason, Reason::WaitingForDependencies);
+        assert!(
+            why.message.starts_with("Namespace n: found none on the hub yet; allowed: one"),
+            "{}",
+            why.message
+        );
+    }
+    let settings = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}});
+    assert!(written(&world, "n", settings, "east").is_ok(), "it has no pods");
+    let namespace = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n",
+        "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    let namespace = serde_json::from_value(namespace).expect("a namespace");
+    world.observe(crate::observation::Observation::Namespace(crate::observation::Change::Apply(namespace)));
+    assert!(written(&world, "n", job(false), "east").is_ok());
+    let why = written(&world, "n", job(true), "east").expect_err("its level forbids it");
+    assert_eq!(why.reason, Reason::PodSecurityViolation);
 }
 
 fn read_cluster() -> fleet_api::Cluster {

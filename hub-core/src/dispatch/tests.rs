@@ -28,7 +28,8 @@ struct Hub {
 impl Hub {
     /// The binding is to those clusters.
     fn new(job: Value, clusters: &[&str]) -> Self {
-        let (world, intents) = (World::default(), Intents::default());
+        let (mut world, intents) = (World::default(), Intents::default());
+        world.namespaces.insert("team".to_string(), fleet_policies::pod_security::Level::Privileged);
         let mut hub = Self { world, intents, job, now: Timestamp::UNIX_EPOCH, stands: BTreeMap::new() };
         hub.stand(
             Target::Cluster,

@@ -16,10 +16,7 @@ use fleet_api::{
     names,
     reservation::ReservationPhase,
 };
-use fleet_cells::{
-    Cells, Unreported,
-    config::{ClusterConfig, PhysicalCell, PhysicalCluster},
-};
+use fleet_cells::Cells;
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
 use serde_json::json;
@@ -42,7 +39,7 @@ impl Scheduler {
         let access = valid.map(|valid| valid.access.clone()).unwrap_or_default();
         let is_other = std::mem::replace(&mut self.cell_access, access) != self.cell_access;
         self.cell_config = valid.map(|valid| valid.config.clone());
-        if !self.resolve_cells(world, intents, now) && is_other {
+        if !self.plan_with_cells(world, intents, now) && is_other {
             self.look_at_all(world, intents, now);
         }
     }
@@ -78,14 +75,14 @@ impl Scheduler {
         world.schedule = true;
     }
 
-    /// Assigns each tree of cells to its member, and updates the planner if that changed.
-    pub(super) fn resolve_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) -> bool {
-        let resolved = self.cell_config.as_ref().map(|config| resolve(config, world));
-        if self.planner.cells().map(Cells::config) == resolved.as_ref() {
+    /// Updates the planner if the configuration changed. Each tree has its member by now, or none: what members answer
+    /// to reservations assigns nothing.
+    fn plan_with_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) -> bool {
+        if self.planner.cells().map(Cells::config) == self.cell_config.as_ref() {
             return false;
         }
         // Only a valid configuration comes into force.
-        if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
+        if self.planner.set_cells(self.cell_config.clone(), now.as_millisecond()).is_err() {
             return false;
         }
         mark_clusters(world);
@@ -182,7 +179,7 @@ impl Scheduler {
             return Vec::new();
         }
         let namespace = names::cluster_namespace(cluster);
-        let wanted = self.wanted_nodes(world, cluster);
+        let wanted = self.wanted_nodes(cluster);
         let name = format!("{CELL_NODES_PREFIX}{:016x}", hash(&wanted));
         let standing: Vec<(&Key, &Reservation)> = standing(world, cluster).collect();
         let mut writes = Vec::new();
@@ -224,13 +221,11 @@ impl Scheduler {
         writes
     }
 
-    fn wanted_nodes(&self, world: &World, cluster: &str) -> Vec<String> {
+    fn wanted_nodes(&self, cluster: &str) -> Vec<String> {
         let Some(cells) = self.planner.cells() else { return Vec::new() };
-        // Trees without a member are requested from each member, which reports which of their nodes it has.
-        let asked = world.clusters.len() > 1;
-        let of =
-            |node: &&fleet_cells::NodeName| node.cluster == cluster || (asked && node.cluster.is_empty());
-        let nodes: BTreeSet<String> = cells.nodes().filter(of).map(|node| node.node.clone()).collect();
+        // Nodes of trees without a member are nobody's.
+        let of = cells.nodes().filter(|node| node.cluster == cluster);
+        let nodes: BTreeSet<String> = of.map(|node| node.node.clone()).collect();
         nodes.into_iter().collect()
     }
 
@@ -366,46 +361,4 @@ fn hash(names: &[String]) -> u64 {
     const PRIME: u64 = 0x0100_0000_01b3;
     let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
     bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
-}
-
-/// Assigns a member to each tree without one: the only member, or the only one with its nodes.
-fn resolve(config: &ClusterConfig, world: &World) -> ClusterConfig {
-    let mut resolved = config.clone();
-    let mut members: Vec<String> = world.clusters.keys().cloned().collect();
-    members.sort();
-    for tree in resolved.physical_cluster.physical_cells.iter_mut().filter(|tree| tree.cluster.is_empty()) {
-        let found: Vec<&String> = match members.as_slice() {
-            [only] => vec![only],
-            many => {
-                let nodes = nodes_of(config, tree);
-                many.iter().filter(|member| !nodes.is_empty() && has_all(world, member, &nodes)).collect()
-            }
-        };
-        if let [member] = found.as_slice() {
-            tree.cluster = (*member).clone();
-        }
-    }
-    resolved
-}
-
-fn nodes_of(config: &ClusterConfig, tree: &PhysicalCell) -> BTreeSet<String> {
-    let alone = ClusterConfig {
-        physical_cluster: PhysicalCluster {
-            physical_cells: vec![tree.clone()],
-            ..config.physical_cluster.clone()
-        },
-        virtual_clusters: BTreeMap::new(),
-    };
-    let cells = Cells::new(alone, Unreported::Bad);
-    cells.map(|cells| cells.nodes().map(|node| node.node.clone()).collect()).unwrap_or_default()
-}
-
-/// Whether a member has reported all of these nodes.
-fn has_all(world: &World, member: &str, nodes: &BTreeSet<String>) -> bool {
-    let mut known = BTreeSet::new();
-    for (_, reservation) in standing(world, member).filter(|(_, reservation)| is_reserved(reservation)) {
-        let unknown = reservation.status.as_ref().map_or(&[][..], |status| &status.unknown_nodes);
-        known.extend(reservation.spec.cell_nodes.iter().filter(|node| !unknown.contains(node)));
-    }
-    nodes.iter().all(|node| known.contains(&node))
 }

@@ -42,6 +42,7 @@ impl Stage {
             now: Timestamp::UNIX_EPOCH,
         };
         let time = "1970-01-01T00:00:00Z";
+        stage.observe(Observation::Namespace(Change::Apply(read(json!({"metadata": {"name": "default"}})))));
         stage.observe(Observation::Cluster(Change::Apply(read(json!({
             "apiVersion": API, "kind": "Cluster", "metadata": {"name": "m", "uid": "m"}, "spec": {},
             "status": {"reservation": true, "reportSequence": 1, "apiEnablements": ["batch/v1/Job"],

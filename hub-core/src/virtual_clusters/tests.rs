@@ -37,7 +37,8 @@ impl Stage {
 
     fn join(&mut self, name: &str, nodes: &[&str]) -> Option<Option<i64>> {
         let value = json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": name, "uid": name}, "spec": {},
-            "status": {"nodeShapes": [{"count": nodes.len(), "allocatable": {}, "free": {}, "nodes": nodes}]}});
+            "status": {"nodeSummary": {"totalNum": nodes.len(), "readyNum": nodes.len()},
+                "nodeShapes": [{"count": nodes.len(), "allocatable": {}, "free": {}, "nodes": nodes}]}});
         self.world.observe(Observation::Cluster(Change::Apply(
             serde_json::from_value::<Cluster>(value).expect("a member"),
         )));
@@ -190,6 +191,63 @@ fn trees_find_their_member_and_keep_it() {
     named.spec.physical_cluster["physicalCells"][0]["cluster"] = json!("south");
     assert_eq!(other.apply(named), Some(Some(2)));
     assert!(other.message("a").ends_with("its cells are bad because these members have not joined: south"));
+}
+
+/// Reports are the members' own words: the first that decides stays, over edits and restarts, until an administrator says
+/// otherwise.
+#[test]
+fn a_member_claims_no_cells_that_another_one_has() {
+    let mut stage = Stage::default();
+    stage.join("east", &["a-0", "a-1"]);
+    stage.join("west", &["b-0"]);
+    assert_eq!(stage.apply(object("a", 1, 2, Value::Null)), Some(Some(2)));
+    assert_eq!(stage.cluster(), "east");
+    let kept = json!({"inForce": stage.written()["a"]["inForce"]});
+    assert_eq!(stage.join("west", &["b-0", "a-0", "a-1"]), None, "the configuration is the same");
+    let told = "spec.physicalCluster.physicalCells[0].cluster: found nothing, and east had its nodes first; west reports \
+                nodes of such names too (a-0, a-1), which changes nothing; allowed: the member that has them";
+    assert!(stage.message("a").ends_with(told), "{}", stage.message("a"));
+    stage.apply(object("a", 2, 1, kept.clone()));
+    assert_eq!(stage.cluster(), "east", "after an edit");
+
+    // Another process finds only the objects, and the owner has not reported yet.
+    for nodes in [&["a-0", "a-1"][..], &[]] {
+        let mut restarted = Stage::default();
+        restarted.join("west", &["b-0", "a-0", "a-1"]);
+        restarted.join("east", nodes);
+        restarted.apply(object("a", 3, 2, kept.clone()));
+        assert_eq!(restarted.cluster(), "east", "after a restart");
+    }
+    let mut alone = Stage::default();
+    alone.join("west", &["a-0", "a-1"]);
+    alone.apply(object("a", 3, 2, kept.clone()));
+    assert_eq!(alone.cluster(), "east", "its Cluster is gone, and nobody has said who has its nodes now");
+    assert!(alone.message("a").contains("its cells are bad because these members have not joined: east"));
+
+    let mut named = object("a", 4, 2, kept);
+    named.spec.physical_cluster["physicalCells"][0]["cluster"] = json!("west");
+    stage.apply(named);
+    assert_eq!(stage.cluster(), "west", "an administrator has said so");
+    assert_eq!(stage.message("a"), "the configuration is in force");
+}
+
+/// Before every member has named its nodes, the first claim may be that of a liar.
+#[test]
+fn nobody_gets_cells_before_all_have_reported() {
+    let mut stage = Stage::default();
+    let silent = json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": "east", "uid": "east"}, "spec": {}});
+    stage
+        .world
+        .observe(Observation::Cluster(Change::Apply(serde_json::from_value(silent).expect("a member"))));
+    stage.join("west", &["a-0", "a-1"]);
+    stage.apply(object("a", 1, 2, Value::Null));
+    assert_eq!(stage.cluster(), "");
+    let told = "found nothing, and nodes of these names in west, but not yet the names of all nodes of east; allowed: east, west";
+    assert!(stage.message("a").ends_with(told), "{}", stage.message("a"));
+    assert_eq!(stage.join("east", &["a-0", "a-1"]), None);
+    assert_eq!(stage.cluster(), "", "two claim them");
+    assert_eq!(stage.join("west", &["b-0"]), Some(Some(2)));
+    assert_eq!(stage.cluster(), "east");
 }
 
 #[test]

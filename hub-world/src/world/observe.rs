@@ -382,11 +382,6 @@ impl World {
                 || ready(known) != ready(&cluster)
         });
         let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
-        // Trees of cells without a member are matched by their nodes.
-        let nodes = |cluster: &Cluster| -> BTreeSet<String> {
-            let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
-            shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect()
-        };
         // A quota tree may name what no node has.
         let resources = |cluster: &Cluster| -> BTreeSet<String> {
             let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
@@ -396,7 +391,8 @@ impl World {
             self.dirty.insert(Dirty::Tree);
         }
         let has_cells = !self.cell_configurations.is_empty();
-        if joined || has_cells && known.map(nodes) != Some(nodes(&cluster)) {
+        // Trees of cells without a member are matched by their nodes.
+        if joined || has_cells && known.map(reported) != Some(reported(&cluster)) {
             self.dirty.insert(Dirty::Cells);
         }
         self.clusters.insert(name.clone(), cluster);
@@ -463,10 +459,16 @@ impl World {
             if name == SYSTEM_NAMESPACE {
                 self.incarnation = namespace.annotations().get(INCARNATION_ANNOTATION).cloned();
             }
-            match self.namespaces.insert(name, level) {
+            match self.namespaces.insert(name.clone(), level) {
                 Some(known) if known != level => self.mark_waiting(),
                 Some(_) => {}
-                None => drop(self.dirty.insert(Dirty::Tree)),
+                None => {
+                    self.dirty.insert(Dirty::Tree);
+                    // Its objects may have been seen before it.
+                    let own = self.bindings.range((name.clone(), String::new())..);
+                    let own = own.take_while(|((namespace, _), _)| *namespace == name);
+                    self.dirty.extend(own.map(|(key, _)| Dirty::Binding(key.clone())));
+                }
             }
         }
         if news.is_listing {

@@ -47,7 +47,7 @@ pub async fn page(
     let pairs = Pairs::read(uri.query().unwrap_or(""));
     let job = JobName::read(&JobName::new(&namespace, &resource, &name).text());
     let names = [pod.as_str(), pairs.get("container")];
-    let Some(job) = job.filter(|_| !pod.is_empty() && names.iter().all(|name| is_name(name))) else {
+    let Some(job) = job.filter(|_| !pod.is_empty() && names.iter().all(|name| pods::is_name(name))) else {
         return (StatusCode::NOT_FOUND, "There is no such log.\n").into_response();
     };
     let wanted = Wanted {
@@ -63,12 +63,6 @@ pub async fn page(
         Ok(found) => drawn(&session, &wanted, found.as_deref().map_err(String::as_str)),
         Err(error) => trouble_page(&web, &session, &uri, &error),
     }
-}
-
-/// Parts of a path of the member's API.
-fn is_name(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    text.chars().all(fits) && !text.contains("..") && text.len() <= 253
 }
 
 /// The log, or why it is not shown.
@@ -91,7 +85,7 @@ async fn read(
         Ok(member) => member,
         Err(why) => return Ok(Err(format!("The log is in cluster {cluster}, which is not asked: {why}"))),
     };
-    Ok(of_member(&member, wanted, lines).await)
+    Ok(of_member(&hub, &member, wanted, lines).await)
 }
 
 /// Where a job is, or ended.
@@ -103,12 +97,17 @@ fn cluster_of(web: &Web, job: &JobName) -> Option<String> {
     Some(found.cluster().to_owned()).filter(|cluster| !cluster.is_empty())
 }
 
-async fn of_member(member: &Server, wanted: &Wanted, lines: usize) -> Result<String, String> {
+async fn of_member(hub: &Server, member: &Server, wanted: &Wanted, lines: usize) -> Result<String, String> {
     let namespace = &wanted.job.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}", wanted.pod);
     // A member gives whoever has its token every log: that the pod is the job's is looked at here.
-    let pod = member.object(&path).await.map_err(|error| format!("The pod is not shown: {error}"))?;
-    if !pods::is_of(&pod, &wanted.job) {
+    let not_shown = |error| format!("The pod is not shown: {error}");
+    let (pod, makers) = tokio::join!(member.object(&path), pods::makers(hub, member, &wanted.job));
+    let (pod, mut makers) = (pod.map_err(not_shown)?, makers.map_err(not_shown)?);
+    if let Some(makers) = &mut makers {
+        makers.look_behind(member, namespace, std::slice::from_ref(&pod)).await;
+    }
+    if !makers.is_some_and(|makers| makers.made(&pod)) {
         return Err(format!("Pod {namespace}/{} is none of this job.", wanted.pod));
     }
     let (lines, bytes) = (lines.to_string(), BYTES.to_string());

@@ -64,6 +64,26 @@ fn without_a_valid_configuration_nodes_stay_kept_and_jobs_wait_for_their_cells()
     assert_eq!(body["spec"]["cells"][0]["places"][0]["node"], "n");
 }
 
+/// An answer is a member's own word: of nodes of which no member is known to be the owner, nobody is asked.
+#[test]
+fn cells_without_a_member_are_asked_of_nobody() {
+    let mut stage = Stage::new();
+    stage.observe(Observation::Cluster(Change::Apply(read(json!({
+        "apiVersion": API, "kind": "Cluster", "metadata": {"name": "other", "uid": "other"}, "spec": {},
+        "status": {"reservation": true, "reportSequence": 1, "nodeShapes": []}})))));
+    let trees = json!([{"cellType": "NODE", "cellAddress": "n", "cluster": "m"},
+        {"cellType": "NODE", "cellAddress": "of-nobody"}]);
+    let mut hardware =
+        stage.world.cell_configurations.values().next().expect("one").spec.physical_cluster.clone();
+    hardware["physicalCells"] = trees;
+    stage.reconfigure("physicalCluster", hardware);
+    assert_eq!(stage.configurations.in_force().map(|known| known.generation), Some(2));
+    for member in ["m", "other"] {
+        let asked = stage.scheduler.keep_cell_nodes(&stage.world, member);
+        assert!(asked.is_empty(), "{member}: {asked:?}");
+    }
+}
+
 fn reconcile(stage: &Stage, name: &str) -> Vec<Write> {
     dispatch::plan(&stage.world, &stage.intents, &key(name), None, &Options::default(), stage.now).writes
 }
