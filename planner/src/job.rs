@@ -120,6 +120,15 @@ impl Job {
         since.map_or(0, |since| (now_ms - since).max(0))
     }
 
+    /// What decided over its admission stays while it holds quota: a label that is set between two writes would otherwise
+    /// make a borrower one that nobody preempts. Whether it queues is decided again until it is bound.
+    pub(crate) fn keep_admission(&mut self, known: &Self) {
+        let both_hold = matches!((&known.stand, &self.stand), (Stand::Holds(_), Stand::Holds(_)));
+        if both_hold && known.queued == self.queued {
+            self.preemptible = known.preemptible;
+        }
+    }
+
     /// How long the current run has run.
     pub fn ran_ms(&self, now_ms: i64) -> i64 {
         self.started_at_ms.map_or(0, |since| (now_ms - since).max(0))
