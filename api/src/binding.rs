@@ -103,6 +103,9 @@ pub struct ResourceBindingSpec {
 pub struct Admission {
     /// Whether the run may be preempted for quota.
     pub preemptible: bool,
+    /// How long it runs at most, as its job declared. Others may have waited because it ends by then, so it gets no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_time_seconds: Option<i64>,
 }
 
 impl ResourceBindingSpec {

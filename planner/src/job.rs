@@ -121,11 +121,15 @@ impl Job {
     }
 
     /// What decided over its admission stays while it holds quota: a label that is set between two writes would otherwise
-    /// make a borrower one that nobody preempts. Whether it queues is decided again until it is bound.
+    /// make a borrower one that nobody preempts, and a job that passes a claim could run on. Whether it queues is decided
+    /// again until it is bound. How long a bound run lasts says what its member got.
     pub(crate) fn keep_admission(&mut self, known: &Self) {
         let both_hold = matches!((&known.stand, &self.stand), (Stand::Holds(_), Stand::Holds(_)));
         if both_hold && known.queued == self.queued {
             self.preemptible = known.preemptible;
+            if self.queued {
+                self.runtime_ms = known.runtime_ms.into_iter().chain(self.runtime_ms).min();
+            }
         }
     }
 

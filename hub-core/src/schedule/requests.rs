@@ -80,7 +80,7 @@ pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluste
 
 /// What a job is admitted as. The planner's form of it is meant: its object may have changed since.
 pub(super) fn admitted(job: &Job) -> Admission {
-    Admission { preemptible: job.preemptible }
+    Admission { preemptible: job.preemptible, run_time_seconds: job.runtime_ms.map(|ms| ms / 1000) }
 }
 
 /// Sets the targets and raises the epoch in one compare-and-swap. It tests the epoch and the binding that was

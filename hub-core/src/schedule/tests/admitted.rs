@@ -156,3 +156,67 @@ fn a_running_job_keeps_its_priority() {
     stage.unbind();
     assert_eq!(priority(&stage), [json!(7)]);
 }
+
+fn deadline(seconds: i64) -> impl Fn(&mut Value) {
+    move |job| job["spec"]["activeDeadlineSeconds"] = seconds.into()
+}
+
+impl Stage {
+    /// The run time with which the job is sent; `work`: as it was sent before.
+    fn sent(&self, work: Option<&fleet_api::Work>) -> (Value, Vec<String>, Vec<String>) {
+        let entry = &self.world.bindings[&key("first")];
+        let object = self.world.bound_object(entry).expect("its object");
+        let built = manifests::build(&self.world, entry, object, "m", 0, work).expect("it can be sent");
+        (built.manifests[0]["spec"]["activeDeadlineSeconds"].clone(), built.pending, built.withheld)
+    }
+}
+
+/// On its word it may have passed a job that has a claim.
+#[test]
+fn a_run_gets_no_more_time_than_it_was_admitted_with() {
+    let mut stage = Stage::new();
+    stage.lend();
+    stage.queue(deadline(60));
+    stage.edit(deadline(1_000_000_000));
+    stage.apply_bind();
+    assert_eq!(stage.planned().runtime_ms, Some(60_000), "it was edited before it was bound");
+    stage.restart();
+    stage.lend();
+    assert_eq!(stage.planned().runtime_ms, Some(60_000));
+    assert_eq!(stage.sent(None), (json!(60), vec![], vec![]));
+
+    let mut sent = job("first");
+    deadline(60)(&mut sent);
+    let entry = &stage.world.bindings[&key("first")];
+    let work: fleet_api::Work = read(json!({
+        "apiVersion": API, "kind": "Work",
+        "metadata": {"namespace": "fleet-m", "name": entry.work_name(), "uid": "w"},
+        "spec": {"binding": {"namespace": "default", "name": entry.name(), "uid": entry.uid()}, "epoch": 1,
+            "workload": {"manifests": [sent]}},
+    }));
+    stage.observe(Observation::Work(Change::Apply(work.clone())));
+    stage.look("first");
+    let waits = vec!["spec.activeDeadlineSeconds".to_string()];
+    assert_eq!(stage.sent(Some(&work)), (json!(60), waits, vec![]));
+    assert_eq!(stage.planned().runtime_ms, Some(60_000));
+    stage.edit(deadline(30));
+    assert_eq!(stage.sent(Some(&work)), (json!(30), vec![], vec![]), "it may end earlier");
+}
+
+#[test]
+fn an_override_gives_no_more_time_than_the_job_declares() {
+    let mut stage = Stage::new();
+    stage.observe(Observation::Override(Change::Apply(read(json!({
+        "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"namespace": "default", "name": "o", "uid": "o"},
+        "spec": {"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+            "overrideRules": [{"overriders": {"plaintext": [
+                {"path": "/spec/activeDeadlineSeconds", "operator": "replace", "value": 600}]}}]}})))));
+    stage.lend();
+    stage.queue(deadline(60));
+    stage.apply_bind();
+    let told = "spec.activeDeadlineSeconds: 600, as an override asks; allowed: at most the 60 that the job declares";
+    assert_eq!(stage.sent(None), (json!(60), vec![], vec![told.to_string()]));
+    stage.edit(deadline(900));
+    assert_eq!(stage.sent(None).0, json!(60), "nor than it was admitted with");
+}
