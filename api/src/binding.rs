@@ -91,6 +91,21 @@ pub struct ResourceBindingSpec {
     /// also when its labels change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
+    /// What the run was admitted as. It holds until the run has ended, also when its object changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Admission>,
+}
+
+/// What decided over the admission of a run.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Admission {
+    /// Whether the run may be preempted for quota.
+    pub preemptible: bool,
+    /// How long it runs at most, as its job declared. Others may have waited because it ends by then, so it gets no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_time_seconds: Option<i64>,
 }
 
 impl ResourceBindingSpec {

@@ -108,6 +108,7 @@ fn desired_spec(
         epoch: 0,
         cells: None,
         queue: None,
+        admitted: None,
     };
     serde_json::to_value(desired).unwrap_or_default()
 }
@@ -156,12 +157,12 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
     Write::new(Target::Binding, &key.0, &key.1, Verb::Create(body))
 }
 
-/// Applies changes of the object or its policy. The scheduler's target, epoch and leaf stay, and whether a bound run waited in
-/// a queue; the next run waits as its policy says then.
+/// Applies changes of the object or its policy. What the scheduler has written stays, and whether a bound run waited in a queue
+/// and with which priority; the next run waits as its policy says then.
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
-    for placed in ["clusters", "cells", "queue"] {
+    for placed in ["clusters", "cells", "queue", "admitted"] {
         if let Some(value) = known.get(placed) {
             desired[placed] = value.clone();
         }
@@ -175,6 +176,8 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
             desired["components"] = known["components"].clone();
             desired["replicas"] = known["replicas"].clone();
         }
+        // It decides who is a victim: a run stays what it was when it was admitted.
+        desired["priority"] = known["priority"].clone();
         settle_fencing(&known, &mut desired);
         settle_pod_scheduling(&known, &mut desired);
         settle_gang(&known, &mut desired);

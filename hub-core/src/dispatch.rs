@@ -39,6 +39,7 @@ use crate::{
     options::Options,
     planner::Waiting,
     status::{find_condition, rfc3339},
+    unqueued,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -292,7 +293,9 @@ fn bound(
     let told = &[scheduled, queuing][..if entry.has_left_queue() { 2 } else { 1 }];
     set_conditions(entry, &mut desired, told, now);
     tell_cells(entry, waiting, &mut desired, now);
-    tell_pending(entry, &pending, &mut desired, step, now);
+    let labels = unqueued::waits_for_next_run(entry, object);
+    let told: Vec<String> = labels.into_iter().chain(pending.iter().cloned()).collect();
+    tell_pending(entry, &told, &mut desired, step, now);
     tell_unsent(entry, &unsent, &mut desired, step, now);
 
     let mut status = aggregated_object_status(entry, object, &items, now);

@@ -17,6 +17,7 @@ pub mod manifests;
 pub mod options;
 pub mod policy;
 mod priority;
+mod run_time;
 pub mod schedule;
 pub mod sent;
 pub mod spread;

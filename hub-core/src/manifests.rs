@@ -18,6 +18,7 @@ use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
     planner::Waiting,
+    run_time,
     sent::SentWork,
     unqueued,
     world::{Key, Object, World},
@@ -93,10 +94,11 @@ pub fn build(
     if let Some(why) = unqueued::barred(world, entry, object, &governed) {
         return Err(why);
     }
-    let mut pending = Vec::new();
+    let (mut pending, mut withheld) = (Vec::new(), Vec::new());
     if entry.is_gang() {
         let running =
             sent.filter(|work| is_of_run(entry, work)).and_then(|work| work.spec.workload.manifests.first());
+        withheld.extend(run_time::limit(entry, object, running, &mut governed));
         mark_incremental(entry, object, running, &mut governed);
         mark_on_cells(world, entry, running, &mut governed);
         if let Some(running) = running {
@@ -111,7 +113,7 @@ pub fn build(
     }
     let depends = entry.object.spec.propagate_deps == Some(true);
     let needed = if depends { workload::dependencies(entry.workload, &governed) } else { Default::default() };
-    let (mut manifests, mut withheld) = (vec![governed], Vec::new());
+    let mut manifests = vec![governed];
     for dependency in needed {
         let key = (entry.namespace().to_string(), dependency.name.clone());
         let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
@@ -183,8 +185,7 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
 /// The object with the spec of its run, if one was sent: an edit applies from the next run on.
 pub fn as_running(world: &World, key: &Key, entry: &BindingEntry, object: &Object) -> Value {
     let mut value = (*object.value).clone();
-    let sent = world.works_of(key).find(|(_, work)| is_of_run(entry, work));
-    let running = sent.and_then(|(_, work)| work.spec.workload.manifests.first());
+    let running = running(world, key, entry);
     // What overrides made of it asks for no cells.
     if let Some(running) = running.filter(|_| !asked::is_overridden(world, &key.0, object)) {
         workload::keep_run(entry.workload, running, &mut value);
@@ -193,6 +194,12 @@ pub fn as_running(world: &World, key: &Key, entry: &BindingEntry, object: &Objec
         }
     }
     value
+}
+
+/// The object as the binding's current run was sent.
+pub fn running<'w>(world: &'w World, key: &Key, entry: &BindingEntry) -> Option<&'w Value> {
+    let (_, work) = world.works_of(key).find(|(_, work)| is_of_run(entry, work))?;
+    work.spec.workload.manifests.first()
 }
 
 /// Whether a Work belongs to the binding's current run.

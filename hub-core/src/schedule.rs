@@ -258,8 +258,9 @@ impl Scheduler {
                     let answered = self.planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
                     if let Some(Decision::Bind { cluster, .. }) = answered {
                         let (cells, queue) = (self.cell_binding(key), world.leaves.get(key));
+                        let admitted = self.planner.job(&job_id(key)).map(requests::admitted);
                         let target = whole(&reservation.spec.components, &cluster);
-                        return vec![bind(entry, target, cells, queue, now)];
+                        return vec![bind(entry, target, cells, (queue, admitted), now)];
                     }
                 }
                 None if current && !lost => {
@@ -346,7 +347,7 @@ impl Scheduler {
             Ok(targets) => {
                 self.plain.remove(key);
                 (targets != entry.object.spec.clusters)
-                    .then(|| bind(entry, targets, None, world.leaves.get(key), now))
+                    .then(|| bind(entry, targets, None, (world.leaves.get(key), None), now))
             }
             Err(waiting) => {
                 // A drain removes it even if no other cluster admits it.

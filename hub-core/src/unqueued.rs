@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use fleet_api::binding::Admission;
 use fleet_policies::workload::WorkloadKind;
-use fleet_quota::{Ledger, NodeId};
+use fleet_quota::{Ledger, NodeId, PREEMPTIBLE_LABEL};
 use fleet_resources::Resources;
 use serde_json::Value;
 
@@ -50,9 +51,26 @@ pub fn barred(world: &World, entry: &BindingEntry, object: &Object, manifest: &V
 }
 
 /// Whether quota may take the job's places for another. A job without a queue is placed again at once, so nothing would be
-/// gained by it.
+/// gained by it. A run stays what it was admitted as: on borrowed quota, a label that is set later would keep it for good.
 pub fn is_preemptible(entry: &BindingEntry, object: Option<&Object>) -> bool {
+    admitted(entry).map_or_else(|| asks_preemptible(entry, object), |admitted| admitted.preemptible)
+}
+
+/// What the next run will be admitted as.
+fn asks_preemptible(entry: &BindingEntry, object: Option<&Object>) -> bool {
     !is_unqueued(entry) && object.is_none_or(Object::is_preemptible)
+}
+
+/// What the present run was admitted as. Absent for runs that an earlier release has bound: their labels count.
+fn admitted(entry: &BindingEntry) -> Option<&Admission> {
+    entry.object.spec.admitted.as_ref().filter(|_| entry.is_bound())
+}
+
+/// Metadata of the object that its run does not follow, because it was admitted with another value.
+pub fn waits_for_next_run(entry: &BindingEntry, object: &Object) -> Option<String> {
+    let admitted = admitted(entry).filter(|_| entry.is_gang())?;
+    (admitted.preemptible != asks_preemptible(entry, Some(object)))
+        .then(|| format!("metadata.labels[{PREEMPTIBLE_LABEL}]"))
 }
 
 /// The sums of each node that has any.

@@ -120,6 +120,19 @@ impl Job {
         since.map_or(0, |since| (now_ms - since).max(0))
     }
 
+    /// What decided over its admission stays while it holds quota: a label that is set between two writes would otherwise
+    /// make a borrower one that nobody preempts, and a job that passes a claim could run on. Whether it queues is decided
+    /// again until it is bound. How long a bound run lasts says what its member got.
+    pub(crate) fn keep_admission(&mut self, known: &Self) {
+        let both_hold = matches!((&known.stand, &self.stand), (Stand::Holds(_), Stand::Holds(_)));
+        if both_hold && known.queued == self.queued {
+            self.preemptible = known.preemptible;
+            if self.queued {
+                self.runtime_ms = known.runtime_ms.into_iter().chain(self.runtime_ms).min();
+            }
+        }
+    }
+
     /// How long the current run has run.
     pub fn ran_ms(&self, now_ms: i64) -> i64 {
         self.started_at_ms.map_or(0, |since| (now_ms - since).max(0))

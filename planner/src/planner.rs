@@ -214,8 +214,11 @@ impl Planner {
     }
 
     /// Adds or updates a job.
-    pub fn set_job(&mut self, job: Job, now_ms: i64) {
+    pub fn set_job(&mut self, mut job: Job, now_ms: i64) {
         let id = job.id.clone();
+        if let Some(entry) = self.jobs.get(&id) {
+            job.keep_admission(&entry.job);
+        }
         match &job.stand {
             Stand::Holds(held) if held.lingers => self.lingering.insert(id.clone()),
             _ => self.lingering.remove(&id),

@@ -10,6 +10,7 @@ use fleet_resources::Resources;
 
 use super::{job::name_of, *};
 
+mod admitted;
 mod lingering;
 
 /// A planner with members of equal nodes; jobs ask for cpu only.

@@ -101,7 +101,7 @@ pub fn broken(
     found
 }
 
-/// Why the quota of a job that holds places is exceeded. `used`: sums already computed, by node.
+/// Why the quota of a job that holds places is exceeded: a max, or a min if it may not be preempted. `used`: sums already computed, by node.
 pub fn over_quota(
     ledger: &Ledger,
     job: &JobId,
@@ -114,12 +114,17 @@ pub fn over_quota(
     };
     let asked = total.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name.as_str());
     let asked: Vec<&str> = asked.chain([MAX_JOBS]).collect();
-    tree.path_to_root(held.leaf).find_map(|node| {
+    let beyond_max = tree.path_to_root(held.leaf).find_map(|node| {
         let used = used.entry(node).or_insert_with(|| ledger.used(node));
         asked.iter().find_map(|resource| {
             let (max, found) = (tree.max(node, resource)?, used.get(resource));
             let path = &tree.node(node).path;
             (found > max).then(|| format!("{path} would use {found} {resource}, allowed: {max}"))
         })
+    });
+    beyond_max.or_else(|| {
+        let (node, resource, found, min) = ledger.beyond_min(job)?;
+        let path = &tree.node(node).path;
+        Some(format!("{path} would use {found} {resource} that nobody may preempt, allowed: {min}"))
     })
 }

@@ -106,6 +106,20 @@ impl Hub {
         Ok((client, Rights::of(&manifests, namespace, "tenant")))
     }
 
+    /// Another account with the rights of a tenant in its namespace.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn colleague(&self, namespace: &str) -> anyhow::Result<Client> {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "colleague", "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fleet-tenant"},
+            "subjects": [{"kind": "ServiceAccount", "name": "colleague", "namespace": namespace}]});
+        self.apply(&[account_manifest(namespace, "colleague"), binding]).await?;
+        self.account(namespace, "colleague").await
+    }
+
     /// A portal that keeps users with passwords, with what chart `fleet` gives it for that.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    after_end::live_pods,
     cleanup::Removal,
     desired::{self, Verdict},
     inject,
@@ -306,6 +307,18 @@ impl Works {
                 not(Reason::WaitingForCleanup, format!("{id} was deleted in the member"))
             }
             Verdict::Same => Ok(Placed::Stands),
+            // Its controller would make new pods beside those that still end: more than are counted and reserved. Those of this
+            // agent count pods that end.
+            Verdict::Patch(patch)
+                if is_job
+                    && desired::resumes(wanted, &live, &patch)
+                    && !self.is_run_here(id)
+                    && (live.data["status"]["terminating"].as_i64() > Some(0)
+                        || !live_pods(&self.state(), id).is_empty()) =>
+            {
+                let message = format!("{id} is resumed when the pods from before it was suspended are gone");
+                not(Reason::WaitingForCleanup, message)
+            }
             Verdict::Patch(patch) => {
                 let text = patch.to_string();
                 if self.state().is_settled(id, &text) {

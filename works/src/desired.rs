@@ -12,6 +12,7 @@ use fleet_api::{
     policy::{ConflictResolution, Fencing},
     work::WorkSpec,
 };
+use fleet_policies::WorkloadKind;
 use fleet_resources::quantity;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,9 @@ use crate::{
     inject,
     marks::{BINDINGS_ANNOTATION, bindings_of, epoch_of, is_fenced_level, is_managed, kind_of, suspend_path},
 };
+
+/// Field of a batch Job: when its pods are replaced.
+pub(crate) const POD_REPLACEMENT: &str = "podReplacementPolicy";
 
 /// Result of the comparison of an existing object with a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +70,7 @@ pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
         return Ok(object);
     }
     metadata["finalizers"] = json!([RESULT_FINALIZER]);
+    replace_ended_pods(kind, &mut object);
     let fencing = spec.fencing();
     if fencing != Fencing::None {
         mark(metadata, "annotations", FENCING_ANNOTATION, &format!("{fencing:?}"));
@@ -74,6 +79,24 @@ pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
         inject::watchdog(kind, &mut object, means)?;
     }
     Ok(object)
+}
+
+/// Pods of a batch Job are replaced once they have ended. By default Kubernetes replaces them while they still end, so that a
+/// job whose pods do not end has more of them than were counted and reserved. Whatever the manifest says: a hub fills in the
+/// default as well.
+fn replace_ended_pods(kind: WorkloadKind, object: &mut Value) {
+    if kind == WorkloadKind::BatchJob && object["spec"].is_object() {
+        object["spec"][POD_REPLACEMENT] = "Failed".into();
+    }
+}
+
+/// The patch lets a suspended job run again.
+pub(crate) fn resumes(desired: &Value, live: &DynamicObject, patch: &Value) -> bool {
+    let text = |field: &str| desired[field].as_str().unwrap_or_default();
+    let Some(path) = suspend_path(text("apiVersion"), text("kind")) else { return false };
+    let pointer = format!("/{}", path.join("/"));
+    live.data.pointer(&pointer) == Some(&Value::Bool(true))
+        && patch.pointer(&pointer).is_some_and(|suspend| *suspend != true)
 }
 
 /// Compares the existing object with the desired one. `overwrite`: the member's administrator allows policies
@@ -356,6 +379,19 @@ mod tests {
             |o| o["metadata"]["annotations"][FENCING_ANNOTATION] = "Lease".into(),
             Verdict::Patch(json!({"metadata": {"annotations": {FENCING_ANNOTATION: null}}})),
         );
+    }
+
+    /// Whatever the manifest says, or the hub's API server has filled in.
+    #[test]
+    fn pods_of_a_batch_job_are_replaced_when_they_have_ended() {
+        for said in [Value::Null, json!("TerminatingOrFailed"), json!("Failed")] {
+            let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "n"},
+                "spec": {"podReplacementPolicy": said, "template": {}}});
+            let wanted = desired(&spec(job), 0, inject::Means::default()).unwrap();
+            assert_eq!(wanted["spec"]["podReplacementPolicy"], "Failed", "{said}");
+        }
+        let other = desired(&spec(job()), 0, inject::Means::default()).unwrap();
+        assert_eq!(other["spec"]["podReplacementPolicy"], Value::Null);
     }
 
     #[test]

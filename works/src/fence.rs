@@ -179,7 +179,7 @@ impl Works {
     }
 
     /// Whether a job controller of this agent runs the job; it knows the mark.
-    fn is_run_here(&self, id: &ObjectId) -> bool {
+    pub(crate) fn is_run_here(&self, id: &ObjectId) -> bool {
         let controller = match (id.kind.api_version.as_str(), id.kind.kind.as_str()) {
             ("kubeflow.org/v1", "PyTorchJob") => JobController::PyTorchJob,
             ("kubeflow.org/v1", "TFJob") => JobController::TFJob,

@@ -18,7 +18,7 @@ use fleet_policies::{WorkloadKind, workload::components};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::{marks::kind_of, pod_templates};
+use crate::{desired::POD_REPLACEMENT, marks::kind_of, pod_templates};
 use fleet_agent_ground::JobController;
 
 /// The scheduler of pods without a scheduler name.
@@ -108,6 +108,10 @@ pub(crate) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
         return wanted;
     }
     let mut live = json!({"spec": live.data["spec"]});
+    if kind == WorkloadKind::BatchJob && wanted["spec"].is_object() {
+        // A server may not let it change, or not know it; jobs of earlier releases keep theirs.
+        wanted["spec"][POD_REPLACEMENT] = live["spec"][POD_REPLACEMENT].clone();
+    }
     let standing = templates(kind, &mut live);
     for (component, template) in templates(kind, &mut wanted) {
         let Some((_, stands)) = standing.iter().find(|(name, _)| *name == component) else { continue };
@@ -321,6 +325,18 @@ mod tests {
             "spec": {"minAvailable": 2, "tasks": [{"replicas": 3, "template": template},
                 {"name": "w", "replicas": 1, "template": template}]}});
         check(volcano, "2", &["default0", "w"]);
+    }
+
+    #[test]
+    fn a_batch_job_that_stands_keeps_when_its_pods_are_replaced() {
+        let batch = |policy: Value| {
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "b"},
+                "spec": {"podReplacementPolicy": policy, "template": {"spec": {"containers": []}}}})
+        };
+        for stands in [json!("TerminatingOrFailed"), json!("Failed"), Value::Null] {
+            let live: DynamicObject = serde_json::from_value(batch(stands.clone())).unwrap();
+            assert_eq!(as_made(batch(json!("Failed")), &live)["spec"]["podReplacementPolicy"], stands);
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod earlier;
 mod ends;
 mod late;
 mod looks;
+mod resumed;
 mod unseen;
 
 /// The room over two servers.

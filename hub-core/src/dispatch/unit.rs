@@ -10,7 +10,8 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     planner::Waiting,
     status::rfc3339,
-    world::{Key, Object, World},
+    unqueued,
+    world::{Key, World},
     writes::{Target, Verb, Write},
 };
 
@@ -49,7 +50,7 @@ pub(super) fn unit(
     let unit_key = (key.0.clone(), entry.unit_name());
     let Some(known) = world.units.get(&unit_key) else {
         if phase == UnitPhase::Enqueued || entry.has_left_queue() {
-            let preemptible = world.bound_object(entry).is_none_or(Object::is_preemptible);
+            let preemptible = unqueued::is_preemptible(entry, world.bound_object(entry));
             let mut body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
             if mutation::is_on(Mutation::UnitLeftBehind) {
                 body["metadata"].as_object_mut().map(|metadata| metadata.remove("ownerReferences"));

@@ -20,6 +20,7 @@ use crate::{
     intents::Intents,
     manifests,
     planner::{self, Counted, Held, Job, JobShape, Stand, Waiting},
+    run_time,
     unqueued,
     world::{Key, Object, World},
 };
@@ -86,7 +87,7 @@ impl Scheduler {
             barred: ask.barred,
             blocked: ask.blocked,
             stand,
-            runtime_ms: object.and_then(|object| workload::declared_run_time_ms(&object.value)),
+            runtime_ms: run_time::of_job(world, key, entry, object),
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
             checkpoint_at_ms: object
                 .and_then(|object| annotation(object, names::LAST_CHECKPOINT_ANNOTATION))

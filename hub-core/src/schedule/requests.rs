@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_api::{
-    binding::{Component, TargetCluster, TargetComponent},
+    binding::{Admission, Component, TargetCluster, TargetComponent},
     cell_places::CellGroup,
     cells::CellBinding,
 };
@@ -15,6 +15,7 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events,
     options::Options,
+    planner::Job,
     writes::{Target, Verb, Write},
 };
 
@@ -77,13 +78,18 @@ pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluste
     }]
 }
 
+/// What a job is admitted as. The planner's form of it is meant: its object may have changed since.
+pub(super) fn admitted(job: &Job) -> Admission {
+    Admission { preemptible: job.preemptible, run_time_seconds: job.runtime_ms.map(|ms| ms / 1000) }
+}
+
 /// Sets the targets and raises the epoch in one compare-and-swap. It tests the epoch and the binding that was
 /// planned for, because an edit meanwhile may change the requests. `queue` is the leaf that admitted it.
 pub(super) fn bind(
     entry: &BindingEntry,
     targets: Vec<TargetCluster>,
     cells: Option<CellBinding>,
-    queue: Option<&String>,
+    (queue, admitted): (Option<&String>, Option<Admission>),
     now: Timestamp,
 ) -> Write {
     let spec = &entry.object.spec;
@@ -103,6 +109,9 @@ pub(super) fn bind(
         }
         (None, Some(_)) => operations.push(json!({"op": "remove", "path": "/spec/queue"})),
         _ => {}
+    }
+    if let Some(admitted) = admitted {
+        operations.push(json!({"op": "add", "path": "/spec/admitted", "value": admitted}));
     }
     if entry.is_suspended() {
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));

@@ -9,6 +9,7 @@ use crate::{
     virtual_clusters::Configurations,
 };
 
+mod admitted;
 mod cells;
 mod edits;
 mod followers;

@@ -3,6 +3,8 @@
 //! [`decide`] considers one gang and either takes places for all of its waiting pods, or returns one sentence
 //! why not. The core task has the order of gangs, retries and writes. Deliberately absent: clocks and IO.
 
+use std::collections::BTreeMap;
+
 use fleet_agent_ground::lean::LeanPod;
 use fleet_api::mutation::{self, Mutation};
 use fleet_member_state::{GangKey, MemberState, PodEntry, PodKey, devices::Assigned};
@@ -95,13 +97,17 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     }
     // For pods that start one by one, those with cells go first.
     pending.sort_by_key(|(key, pod)| state.is_bound_to_cells(pod) && held_node(state, key, pod).is_none());
+    let surplus = drop_surplus(state, &mut pending);
     let demanded = if one_by_one { 0 } else { size.saturating_sub(placed) };
+    if let Some(message) = surplus.as_ref().filter(|_| pending.len() < demanded) {
+        return refuse(message.clone(), half_bound(&settled, &pending, size));
+    }
     let rest = pending.split_off(demanded);
     let mut bindings = match place_all(state, key, &pending) {
         Ok(bindings) => bindings,
         Err(message) => return refuse(message, half_bound(&settled, &pending, size)),
     };
-    let mut refusal = None;
+    let mut refusal = surplus;
     for one in rest {
         match place_all(state, key, &[one]) {
             Ok(binding) => bindings.extend(binding),
@@ -115,6 +121,24 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
         }
         _ => Decision::Bind(bindings),
     }
+}
+
+/// Leaves out pods beyond what was reserved for their run, and says why they wait: what they would use counts nowhere.
+fn drop_surplus(state: &MemberState, pending: &mut Vec<(PodKey, PodEntry)>) -> Option<String> {
+    let mut left: BTreeMap<String, usize> = BTreeMap::new();
+    let fits = |(_, pod): &(PodKey, PodEntry)| {
+        let (Some(name), Some(room)) = (&pod.reservation, state.places_left(pod)) else { return true };
+        let left = left.entry(name.clone()).or_insert(room);
+        let fits = *left > 0;
+        *left = left.saturating_sub(1);
+        fits
+    };
+    // Those whose own place is free go first.
+    pending.sort_by_key(|(key, pod)| held_node(state, key, pod).is_none());
+    let (fitting, surplus): (Vec<_>, Vec<_>) = std::mem::take(pending).into_iter().partition(fits);
+    *pending = fitting;
+    let (key, _) = surplus.first()?;
+    Some(format!("pod {}: other pods of its run use all that is reserved for it; it waits for their end", key.name))
 }
 
 fn refuse(message: String, half_bound: Vec<PodKey>) -> Decision {

@@ -101,6 +101,11 @@ impl Hold {
             })
     }
 
+    /// For how many pods at a time the hub reserved.
+    pub(super) fn size(&self) -> usize {
+        self.pods.values().fold(0, |sum, pods| sum.saturating_add(*pods))
+    }
+
     /// Whether a pod has no place of its own, but takes that of one that has ended.
     pub(super) fn is_follower(&self, component: &str, index: Option<usize>) -> bool {
         index.is_none_or(|index| self.pods.get(component).is_some_and(|pods| index >= *pods))

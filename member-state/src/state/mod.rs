@@ -19,6 +19,7 @@ mod marks;
 mod pod;
 mod pod_group;
 mod pod_key;
+mod surplus;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

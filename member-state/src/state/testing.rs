@@ -53,6 +53,7 @@ pub fn pod(text: &str) -> LeanPod {
             "phase" => pod["status"]["phase"] = json!(value),
             "priority" => pod["spec"]["priority"] = json!(value.parse::<i32>().unwrap()),
             "created" => pod["metadata"]["creationTimestamp"] = time(value),
+            "deleting" => pod["metadata"]["deletionTimestamp"] = time(value),
             "started" => pod["status"]["startTime"] = time(value),
             "gate" => pod["spec"]["schedulingGates"] = json!([{"name": value}]),
             "uid" => pod["metadata"]["uid"] = json!(value),

@@ -113,6 +113,36 @@ fn quota_over_its_max() {
     );
 }
 
+/// Nobody takes back what such a job borrows.
+#[test]
+fn what_may_not_be_preempted_over_its_min() {
+    let over = |min: i64, preemptible: bool| {
+        let root: NodeSpec = serde_json::from_value(serde_json::json!({"name": "root", "max": {"cpu": 8},
+            "children": [{"name": "a", "namespaces": ["a"], "min": {"cpu": min}, "max": {"cpu": 6}}]}))
+        .expect("a node");
+        let (tree, _) = QuotaTree::build(&root).expect("a tree");
+        let leaf = tree.find("root/a").expect("there");
+        let mut ledger = Ledger::new(Arc::new(tree));
+        for (name, preemptible) in [("loose", true), ("one", preemptible)] {
+            let (id, request) = (JobId::new(name), cpu(2));
+            ledger.admit(AdmittedJob {
+                id,
+                leaf,
+                request,
+                preemptible,
+                priority: 0,
+                enqueued_at_ms: 0,
+                admitted_at_ms: 0,
+                preemptions: 0,
+            });
+        }
+        over_quota(&ledger, &JobId::new("one"), &cpu(2), &mut BTreeMap::new())
+    };
+    let told = "root/a would use 2000 cpu that nobody may preempt, allowed: 1000";
+    assert_eq!(over(1, false).as_deref(), Some(told));
+    assert_eq!((over(2, false), over(1, true)), (None, None));
+}
+
 #[test]
 fn a_run_that_may_not_be_ended() {
     check(&[], &[evict("firm", "one")], &["invariant 4: firm is preempted by one: it may not be preempted"]);

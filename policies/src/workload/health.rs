@@ -150,13 +150,6 @@ pub(super) fn counted(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0).clamp(0, i64::from(i32::MAX))
 }
 
-/// The run time that a job declares: `activeDeadlineSeconds` of the job or of its run policy.
-pub fn declared_run_time_ms(job: &Value) -> Option<i64> {
-    let spec = &job["spec"];
-    let seconds =
-        spec["activeDeadlineSeconds"].as_i64().or(spec["runPolicy"]["activeDeadlineSeconds"].as_i64());
-    seconds.filter(|seconds| *seconds > 0).map(|seconds| seconds.saturating_mul(1000))
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,9 @@
 //!
 //! Quota and places were counted for the job as it was sent. If a change of its pods' requests took effect, it
 //! would use more than was counted. So only fields that control the run follow while it runs.
+//!
+//! A declared run time is a promise: jobs that end in time may pass one that has a claim. So a run's time gets shorter at once,
+//! and longer with the next run.
 
 use serde_json::{Map, Value};
 
@@ -25,6 +28,51 @@ fn controls(kind: WorkloadKind) -> &'static [&'static [&'static str]] {
     }
 }
 
+/// The field by which a job's controller ends it after a time. Volcano Jobs and other kinds have none.
+fn deadline(kind: WorkloadKind) -> Option<&'static [&'static str]> {
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            Some(&["runPolicy", "activeDeadlineSeconds"])
+        }
+        WorkloadKind::BatchJob => Some(&["activeDeadlineSeconds"]),
+        WorkloadKind::VolcanoJob | WorkloadKind::Deployment | WorkloadKind::Other => None,
+    }
+}
+
+fn at<'v>(spec: &'v Value, path: &[&str]) -> Option<&'v Value> {
+    path.iter().try_fold(spec, |value, field| value.get(field)).filter(|value| !value.is_null())
+}
+
+/// The run time that a job declares, if its controller ends it then. While a job is suspended, no time passes for its
+/// controller: such a job promises nothing.
+pub fn declared_run_time_ms(kind: WorkloadKind, job: &Value) -> Option<i64> {
+    let path = deadline(kind)?;
+    let suspended = path.split_last().map(|(_, parents)| [parents, &["suspend"][..]].concat());
+    if suspended.is_some_and(|path| at(&job["spec"], &path) == Some(&Value::Bool(true))) {
+        return None;
+    }
+    declared_deadline_s(kind, job).map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// After how many seconds of work its controller ends the job.
+pub fn declared_deadline_s(kind: WorkloadKind, job: &Value) -> Option<i64> {
+    at(&job["spec"], deadline(kind)?).and_then(Value::as_i64).filter(|seconds| *seconds > 0)
+}
+
+/// Gives a job no longer a run time than `most_s`. Returns the field and what was found, if that was more, or nothing.
+pub fn limit_run_time(kind: WorkloadKind, job: &mut Value, most_s: i64) -> Option<String> {
+    let path = deadline(kind)?;
+    let found = at(&job["spec"], path);
+    if found.and_then(Value::as_i64).is_some_and(|found| found <= most_s) {
+        return None;
+    }
+    let told = format!("spec.{}: {}", path.join("."), found.map_or("none".to_owned(), Value::to_string));
+    if job["spec"].is_object() {
+        set(&mut job["spec"], path, Some(most_s.into()));
+    }
+    Some(told)
+}
+
 /// Turns `wanted` into what a run that began with `sent` may become: the spec of `sent` with the control fields of
 /// `wanted`. Returns the first levels of the spec that wait for the next run, such as `spec.tasks`.
 pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<String> {
@@ -32,6 +80,10 @@ pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<Str
     let mut spec = sent["spec"].clone();
     for path in controls(kind) {
         let value = path.iter().try_fold(&asked, |value, field| value.get(field));
+        let lasts_longer = |known: i64| value.and_then(Value::as_i64).is_none_or(|value| value > known);
+        if deadline(kind) == Some(*path) && at(&spec, path).and_then(Value::as_i64).is_some_and(lasts_longer) {
+            continue;
+        }
         set(&mut spec, path, value.cloned());
     }
     let none = Map::new();
@@ -87,6 +139,63 @@ mod tests {
         let mut object = json!({"metadata": {"labels": {"k": "v"}}, "spec": wanted});
         assert_eq!(keep_run(kind, &json!({"spec": sent}), &mut object), waiting);
         assert_eq!(object, json!({"metadata": {"labels": {"k": "v"}}, "spec": expected}));
+    }
+
+    #[test]
+    fn a_run_gets_shorter_at_once_and_longer_with_the_next_run() {
+        let of = |kind: WorkloadKind, deadline: &Value| match kind {
+            WorkloadKind::BatchJob => json!({"activeDeadlineSeconds": deadline}),
+            _ => json!({"runPolicy": {"activeDeadlineSeconds": deadline}}),
+        };
+        let none = &Value::Null;
+        for (kind, field) in
+            [(WorkloadKind::BatchJob, "spec.activeDeadlineSeconds"), (WorkloadKind::MPIJob, "spec.runPolicy")]
+        {
+            for (sent, wanted, stays) in [
+                (&json!(60), &json!(1_000_000_000), true),
+                (&json!(60), none, true),
+                (&json!(60), &json!(1e9), true),
+                (&json!(60), &json!(30), false),
+                (&json!(60), &json!(60), false),
+                (none, &json!(30), false),
+            ] {
+                let (expected, waiting) = if stays { (sent, vec![field]) } else { (wanted, vec![]) };
+                check(kind, of(kind, sent), of(kind, wanted), of(kind, expected), &waiting);
+            }
+        }
+        let mut absent = json!({"spec": {"runPolicy": {}}});
+        let sent = json!({"spec": of(WorkloadKind::TFJob, &json!(60))});
+        assert_eq!(keep_run(WorkloadKind::TFJob, &sent, &mut absent), ["spec.runPolicy"]);
+        assert_eq!(absent, sent);
+    }
+
+    #[test]
+    fn only_what_ends_a_job_is_a_run_time() {
+        let both = json!({"activeDeadlineSeconds": 60, "runPolicy": {"activeDeadlineSeconds": 90}});
+        let of = |kind| declared_run_time_ms(kind, &json!({"spec": both}));
+        assert_eq!(of(WorkloadKind::BatchJob), Some(60_000));
+        assert_eq!(of(WorkloadKind::PyTorchJob), Some(90_000));
+        assert_eq!(of(WorkloadKind::VolcanoJob), None, "its controller does not know the field");
+        let paused = json!({"spec": {"suspend": true, "activeDeadlineSeconds": 60}});
+        assert_eq!(declared_run_time_ms(WorkloadKind::BatchJob, &paused), None);
+        let paused = json!({"spec": {"runPolicy": {"suspend": true, "activeDeadlineSeconds": 60}}});
+        assert_eq!(declared_run_time_ms(WorkloadKind::TFJob, &paused), None);
+    }
+
+    #[test]
+    fn a_run_time_is_limited() {
+        let limited = |spec: Value| {
+            let mut job = json!({"spec": spec});
+            let told = limit_run_time(WorkloadKind::PyTorchJob, &mut job, 60).unwrap_or_default();
+            (told, job["spec"]["runPolicy"]["activeDeadlineSeconds"].clone())
+        };
+        let told = |text: &str| format!("spec.runPolicy.activeDeadlineSeconds: {text}");
+        assert_eq!(limited(json!({})), (told("none"), json!(60)));
+        let of = |seconds: i64| json!({"runPolicy": {"activeDeadlineSeconds": seconds}});
+        assert_eq!(limited(of(61)), (told("61"), json!(60)));
+        assert_eq!(limited(of(60)), (String::new(), json!(60)));
+        assert_eq!(limited(of(7)), (String::new(), json!(7)));
+        assert_eq!(limit_run_time(WorkloadKind::VolcanoJob, &mut json!({"spec": {}}), 60), None);
     }
 
     #[test]

@@ -440,7 +440,18 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
         QUOTA_LABELS[1]: "staff"}}}));
     denied("the other label", policy, jobs.patch("later", &PatchParams::default(), &other).await);
     objects::create(&b, &job("named", "team-b", "staff")).await?;
+    // Who shares its namespace does not make another job of it; who may write the tree may, and its own submitter.
+    let colleague = fleet.hub_with_roles().colleague("team-b").await?;
+    let changed = async |client: &kube::Client, limit: i64| {
+        let other = Patch::Merge(json!({"spec": {"runPolicy": {"backoffLimit": limit}}}));
+        PYTORCH_JOB.api(client, "team-b").patch("named", &PatchParams::default(), &other).await
+    };
+    denied("another's spec", policy, changed(&colleague, 7).await);
+    changed(&fleet.hub(), 8).await?;
+    changed(&b, 9).await?;
     succeeds("named", "team-b").await?;
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"who": "me"}}}));
+    PYTORCH_JOB.api(&colleague, "team-b").patch("named", &PatchParams::default(), &note).await?;
     // Whoever changes anything else of a job that is there may do so.
     let harmless = Patch::Merge(json!({"metadata": {"annotations": {"note": "x"}}}));
     let named = PYTORCH_JOB.api(&fleet.hub(), "team-b");

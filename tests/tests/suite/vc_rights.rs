@@ -215,7 +215,14 @@ async fn a_virtual_cluster_takes_jobs_of_those_it_names() -> anyhow::Result<()> 
         denied(name, POLICY, patch(&fleet.hub(), BATCH_JOB, "team-a", "own", body).await);
     }
     let note = metadata("annotations", json!({"note": "x"}));
-    patch(&fleet.hub(), BATCH_JOB, "team-a", "own", note).await?;
+    patch(&fleet.hub(), BATCH_JOB, "team-a", "own", note.clone()).await?;
+    // Nor does who shares its namespace make another job of it.
+    let colleague = fleet.hub_with_roles().colleague("team-a").await?;
+    let spec = |limit: i64| json!({"spec": {"backoffLimit": limit}});
+    denied("another's spec", POLICY, patch(&colleague, BATCH_JOB, "team-a", "own", spec(7)).await);
+    patch(&colleague, BATCH_JOB, "team-a", "own", note).await?;
+    patch(&fleet.hub(), BATCH_JOB, "team-a", "own", spec(8)).await?;
+    patch(a, BATCH_JOB, "team-a", "own", spec(9)).await?;
 
     // A run goes on when its virtual cluster is closed to it; the next one waits.
     let mut closed = rules();

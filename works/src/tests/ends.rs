@@ -7,7 +7,7 @@ use super::*;
 const A_LOT_S: i64 = 1_000_000;
 
 /// A pod of the job `a`, on a node without a kubelet, with this grace period.
-async fn pod_of_job(fixture: &Fixture, name: &str, grace_s: i64) {
+pub(super) async fn pod_of_job(fixture: &Fixture, name: &str, grace_s: i64) {
     let uid = fixture.of_member("pytorchjobs").get("a").await.unwrap().metadata.uid.unwrap();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
         "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "a", "uid": uid, "controller": true}]},

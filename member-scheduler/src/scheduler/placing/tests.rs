@@ -107,6 +107,38 @@ fn a_pod_that_is_made_again_finds_its_place() {
     assert_eq!(look(&mut state, &gang("j")), "j-worker-1->n1");
 }
 
+/// As when a Job that was suspended is resumed while its pods still end: what they use was counted once.
+#[test]
+fn pods_beyond_what_is_reserved_for_their_run_wait_for_those_that_end() {
+    let mut state = state(&["n1 8", "n2 8"]);
+    hold(&mut state, "r", &[("job", &["n1", "n1"])], &["job 2 4"]);
+    let member = |name: &str| pod(&format!("{name}: gpu=4 gang=j size=2 component=job reservation=r"));
+    for name in ["j-aa", "j-bb"] {
+        state.apply_pod(&member(name));
+    }
+    assert_eq!(look(&mut state, &gang("j")), "j-aa->n1 j-bb->n1");
+    for name in ["j-aa", "j-bb"] {
+        let text = format!("{name}: gpu=4 gang=j size=2 component=job reservation=r node=n1 deleting=1");
+        state.apply_pod(&pod(&text));
+    }
+    for name in ["j-cc", "j-dd"] {
+        state.apply_pod(&member(name));
+    }
+    let waits = "other pods of its run use all that is reserved for it";
+    let found = look(&mut state, &gang("j"));
+    assert!(found.contains(waits), "{found}");
+    assert_eq!(used(&state), "n1 8/2, n2 0/0");
+    state.remove_pod(&key("j-aa"));
+    let found = look(&mut state, &gang("j"));
+    assert!(found.contains(waits), "a gang starts whole: {found}");
+    state.remove_pod(&key("j-bb"));
+    assert_eq!(look(&mut state, &gang("j")), "j-cc->n1 j-dd->n1");
+    // One that nobody has reserved for.
+    state.apply_pod(&member("j-ee"));
+    let found = look(&mut state, &gang("j"));
+    assert!(found.contains(waits), "{found}");
+}
+
 #[test]
 fn a_held_node_that_is_cordoned_is_replaced_by_another() {
     let mut state = state(&["n1 8", "n2 8"]);
