@@ -8,7 +8,9 @@ use std::sync::Arc;
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Work,
-    names::{BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
+    names::{
+        BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, PRESERVED_ANNOTATION, RESULT_FINALIZER, WORK_FINALIZER,
+    },
 };
 use kube::{
     ResourceExt,
@@ -39,7 +41,7 @@ impl Works {
             return Ok(Next::Wait);
         }
         let uid = work.spec.binding.uid.as_str();
-        if work.spec.preserve_resources_on_deletion == Some(true) {
+        if is_preserved(work) {
             self.preserve(work).await?;
         } else {
             let waits = self.remove_governed(work).await? == Removal::Waits;
@@ -238,4 +240,11 @@ impl Works {
         }
         Ok(Next::Wait)
     }
+}
+
+/// Whether the member keeps what the Work made: the policy asks for it, and the hub says that the object itself is deleted.
+/// An eviction deletes the Work, too, and its run must end, because it runs again elsewhere.
+fn is_preserved(work: &Work) -> bool {
+    work.spec.preserve_resources_on_deletion == Some(true)
+        && work.annotations().contains_key(PRESERVED_ANNOTATION)
 }
