@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use fleet_api::names::JOB_ANNOTATION;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::discovery::ApiResource;
 use serde::Deserialize;
@@ -161,10 +162,14 @@ impl Object {
 }
 
 impl Pod {
-    /// Owner and phase, without the details that only the job's own controller needs.
+    /// Owner and phase, without the details that only the job's own controller needs. Of the annotations the one that
+    /// names its job is kept: the owner of a pod may be an object between the two.
     pub fn outline(self) -> Self {
         let Self { metadata: meta, status, own_grace_s } = self;
+        let mut annotations = meta.annotations.unwrap_or_default();
+        annotations.retain(|name, _| name == JOB_ANNOTATION);
         let metadata = ObjectMeta {
+            annotations: (!annotations.is_empty()).then_some(annotations),
             name: meta.name,
             namespace: meta.namespace,
             uid: meta.uid,

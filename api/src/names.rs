@@ -48,6 +48,9 @@ pub const RESULT_RECORDED_ANNOTATION: &str = "fleet.dev/result-recorded";
 /// the agent deletes them at once.
 pub const END_PODS_ANNOTATION: &str = "fleet.dev/end-pods";
 
+/// Annotation on a Work with `preserveResourcesOnDeletion`, written by the hub before it deletes the Work: the object
+/// itself is deleted, so the member keeps what it runs. Without it the agent removes everything, as when a run is evicted.
+pub const PRESERVED_ANNOTATION: &str = "fleet.dev/preserved";
 /// Annotation on a Work, written by the hub before it deletes the Work: the binding itself is deleted, so the
 /// member may forget its epoch.
 pub const BINDING_GONE_ANNOTATION: &str = "fleet.dev/binding-gone";

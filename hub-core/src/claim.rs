@@ -38,8 +38,10 @@ pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key) -> Vec<
     let Some((rule, spec)) = governor(world, kind, key, object, known) else {
         return known.and_then(|entry| unclaimed::release(world, entry)).into_iter().collect();
     };
+    let placement = placement_of(spec);
     let read = workload::check(kind.workload(), &object.value)
-        .and_then(|()| forms.counted(world, kind, key, object, &placement_of(spec)));
+        .and_then(|()| workload::check_placement(kind.workload(), &object.value, &placement))
+        .and_then(|()| forms.counted(world, kind, key, object, &placement));
     let read = read.ok().filter(|_| {
         fleet_cell_requests::check(kind.workload(), &object.value).is_ok()
             && priority::check(world, &key.0, &object.value, (rule, spec)).is_ok()
@@ -55,7 +57,7 @@ pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key) -> Vec<
     }
 }
 
-fn placement_of(spec: &PropagationSpec) -> Placement {
+pub(crate) fn placement_of(spec: &PropagationSpec) -> Placement {
     let wire = spec.placement.as_ref().and_then(|placement| serde_json::to_value(placement).ok());
     wire.and_then(|wire| serde_json::from_value(wire).ok()).unwrap_or_default()
 }

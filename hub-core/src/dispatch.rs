@@ -10,6 +10,7 @@ mod fence;
 mod judge;
 mod pace;
 mod reach;
+mod removal;
 mod report;
 mod rollout;
 mod statuses;
@@ -45,9 +46,11 @@ use crate::{
 };
 pub use attempts::{Avoid, avoidance, older_runs};
 use attempts::{Stay, stays};
-use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
+use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, tell_end};
 pub use fence::{are_cells_in_use, is_gone, is_left_behind, lingers, may_be_alive};
 use judge::{Ending, Look, or_edited};
+pub use removal::plan_orphan;
+use removal::{delete_earlier, keep, take_down};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 pub use step::{Pace, Step};
@@ -91,61 +94,6 @@ struct Given<'a> {
     options: &'a Options,
 }
 
-/// The object is gone: everything created for it is deleted, in the members first.
-fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
-    let mut left = false;
-    let works = world.works_of(key).filter(|_| !mutation::is_on(Mutation::WorkLeftBehind));
-    for (key, work) in works {
-        left = true;
-        delete_work(key, work, step);
-        let_go_of_gone(world, key, work, step);
-    }
-    ending::drop_reservations(world, key, step);
-    if left {
-        return;
-    }
-    let unit = (key.0.clone(), entry.unit_name());
-    if let Some(known) = world.units.get(&unit).filter(|_| !mutation::is_on(Mutation::UnitLeftBehind)) {
-        delete(Target::Unit, &unit, &known.metadata, step);
-    }
-    delete(Target::Binding, key, &entry.object.metadata, step);
-}
-
-/// Deletes a Work or a Reservation whose binding is gone.
-pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
-    let mut step = Step::default();
-    let lost = |binding: &fleet_api::reservation::BindingReference| {
-        let known = world.bindings.get(&(binding.namespace.clone(), binding.name.clone()));
-        known.is_none_or(|entry| entry.uid() != binding.uid)
-    };
-    // A Work whose spec a member has changed still belongs to the binding by its name; that binding corrects
-    // it.
-    let named = |entry: &BindingEntry| {
-        let cluster = fence::cluster_of(&key.0);
-        entry.work_name() == key.1 && entry.object.spec.clusters.iter().any(|target| target.name == cluster)
-    };
-    let left = |work: &&Work| lost(&work.spec.binding) && !world.bindings.values().any(named);
-    let left = |work: &&Work| left(work) && !mutation::is_on(Mutation::WorkLeftBehind);
-    if let Some(work) = world.works.get(key).filter(left) {
-        delete_work(key, work, &mut step);
-        let_go_of_gone(world, key, work, &mut step);
-    }
-    // A Work that was sent and never seen: its binding was deleted before the outcome was known.
-    if !world.works.contains_key(key)
-        && let Some(sent) = intents.sent.get(key)
-        && lost(&sent.binding)
-    {
-        step.writes.push(take_name(key, sent));
-    }
-    if let Some(reservation) = world.reservations.get(key).filter(|r| {
-        // Reservations of cell nodes belong to no binding.
-        r.spec.cell_nodes.is_empty() && lost(&r.spec.binding) && !fence::are_cells_in_use(world, key, r)
-    }) {
-        delete(Target::Reservation, key, &reservation.metadata, &mut step);
-    }
-    step.writes
-}
-
 /// Not placed: it waits in its queue or for a cluster, with its reason.
 fn unbound(
     world: &World,
@@ -163,8 +111,8 @@ fn unbound(
             continue;
         }
         match stays(intents, entry, (key, work), now) {
-            Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
+            Stay::No => delete_earlier(world, entry, key, work, step),
+            Stay::Until(until) => keep(key, work, until, step),
         }
         let_go_of_gone(world, key, work, step);
     }
@@ -506,8 +454,8 @@ fn dispatch(
             continue;
         }
         match stays(intents, entry, (key, work), now) {
-            Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
+            Stay::No => delete_earlier(world, entry, key, work, step),
+            Stay::Until(until) => keep(key, work, until, step),
         }
         let_go_of_gone(world, key, work, step);
     }
@@ -530,8 +478,9 @@ fn dispatch(
             Ok(built) => {
                 done.pending.extend(built.pending);
                 let without = |why| format!("{}: sent without {why}", target.name);
-                done.unsent.extend(built.withheld.into_iter().map(without));
-                manifests::work_spec(entry, built.manifests, reservation, term_of(world, known))
+                let withheld = built.withheld.into_iter().chain(removal::not_preserved(world, entry));
+                done.unsent.extend(withheld.map(without));
+                manifests::work_spec(world, entry, built.manifests, reservation, term_of(world, known))
             }
             Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {
                 done.unsendable = Some(fleet_runs::Eviction { reason: why.reason, message: why.message });

@@ -294,6 +294,7 @@ pub fn sendable_in(
 
 /// The spec a binding's Work should have.
 pub fn work_spec(
+    world: &World,
     entry: &BindingEntry,
     manifests: Vec<Value>,
     reservation: Option<String>,
@@ -321,7 +322,7 @@ pub fn work_spec(
     if let Some(resolution) = spec.conflict_resolution {
         body["conflictResolution"] = json!(resolution);
     }
-    if spec.preserve_resources_on_deletion == Some(true) {
+    if spec.preserve_resources_on_deletion == Some(true) && !unqueued::must_queue(world, entry) {
         body["preserveResourcesOnDeletion"] = json!(true);
     }
     if let Some(scheduling) = spec.pod_scheduling {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     binding::BindingEntry,
-    events, governor,
+    claim, events, governor,
     kinds::KindRef,
     priority,
     status::rfc3339,
@@ -118,7 +118,13 @@ fn trouble(world: &World, kind: &KindRef, key: &Key, object: &Object) -> Option<
         let waits = !known.is_some_and(has_begun) && waits_for_a_policy(kind, key, object);
         return waits.then(|| no_policy(world, kind, key, object));
     };
-    let error = workload::check(kind.workload(), &object.value).err().map(|error| error.to_string());
+    let error = workload::check(kind.workload(), &object.value)
+        .and_then(|()| {
+            let placement = claim::placement_of(policy.1);
+            workload::check_placement(kind.workload(), &object.value, &placement)
+        })
+        .err()
+        .map(|error| error.to_string());
     let request =
         || fleet_cell_requests::check(kind.workload(), &object.value).err().map(|error| error.to_string());
     let class = || priority::check(world, &key.0, &object.value, policy).err().map(|w| (w.reason, w.message));

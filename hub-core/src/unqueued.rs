@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use fleet_api::binding::Admission;
-use fleet_policies::workload::WorkloadKind;
 use fleet_quota::{Ledger, NodeId, PREEMPTIBLE_LABEL};
 use fleet_resources::Resources;
 use serde_json::Value;
@@ -44,9 +43,7 @@ pub fn is_told(world: &World, entry: &BindingEntry) -> bool {
 
 /// Why the quota tree does not let `manifest` be sent, if what it requests is not admitted by a queue.
 pub fn barred(world: &World, entry: &BindingEntry, object: &Object, manifest: &Value) -> Option<Waiting> {
-    // What such a kind requests is not counted, even if its policy makes a gang of it.
-    let is_counted = entry.is_gang() && entry.workload != WorkloadKind::Other;
-    let tree = world.quota_tree.as_deref().filter(|_| !is_counted);
+    let tree = world.quota_tree.as_deref().filter(|_| !entry.is_gang());
     planned::barred(tree, &object.labels, entry.namespace(), manifest, entry.workload.is_job())
 }
 

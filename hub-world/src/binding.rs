@@ -155,13 +155,14 @@ impl BindingEntry {
     }
 }
 
-/// See [`BindingEntry::is_gang`].
+/// See [`BindingEntry::is_gang`]. Nothing but a job is a gang, whatever the policy says: its pods would have no places, no
+/// quota would count them, and nobody would wait for their end.
 pub fn is_gang(workload: WorkloadKind, placement: &Placement) -> bool {
     let copied = placement
         .replica_scheduling
         .as_ref()
         .is_some_and(|scheduling| scheduling.replica_scheduling_type == ReplicaSchedulingType::Duplicated);
-    placement.is_gang() || (workload.is_job() && !copied)
+    workload.is_job() && (placement.is_gang() || !copied)
 }
 
 /// First characters of a uid, enough to distinguish two objects of the same name.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregate::{aggregate, withhold_end};
 pub use between::between_runs;
-pub use check::check;
+pub use check::{check, check_placement};
 pub use components::{
     Component, PodRequirements, WorkloadError, completions, components, most, pod_templates,
     requests_of_any_pods, template_requests, total,

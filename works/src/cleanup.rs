@@ -3,16 +3,19 @@
 //! The job is deleted first, but Fleet's finalizer keeps it until its pods are gone, so a restarted agent
 //! finds them by the job's uid.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Work,
-    names::{BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
+    names::{
+        BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, PRESERVED_ANNOTATION, RESULT_FINALIZER, WORK_FINALIZER,
+    },
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
-    ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
 };
 
 use crate::{
@@ -22,7 +25,7 @@ use crate::{
     state::Known,
     works::Works,
 };
-use fleet_agent_ground::{CallError, Next, call};
+use fleet_agent_ground::{CallError, Next, Pod, call, controller_of, resource};
 
 /// Progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ impl Works {
             return Ok(Next::Wait);
         }
         let uid = work.spec.binding.uid.as_str();
-        if work.spec.preserve_resources_on_deletion == Some(true) {
+        if is_preserved(work) {
             self.preserve(work).await?;
         } else {
             let waits = self.remove_governed(work).await? == Removal::Waits;
@@ -106,6 +109,7 @@ impl Works {
             let state = self.state();
             (state.pods_of(id, live.metadata.uid.as_deref()), state.pods_synced)
         };
+        self.remove_makers(live, &pods).await?;
         for pod in &pods {
             self.end_pod(pod).await?;
         }
@@ -121,6 +125,39 @@ impl Works {
             self.patch(id, &patch).await?;
         }
         Ok(Removal::Waits)
+    }
+
+    /// Deletes the objects between a job and its pods (the launcher of an MPIJob is a batch Job), which would make their pods
+    /// again. The garbage collector would not: the job itself stays until its pods are gone.
+    async fn remove_makers(&self, job: &DynamicObject, pods: &[Arc<Pod>]) -> Result<(), CallError> {
+        let is_maker = |owner: &&OwnerReference| {
+            Some(&owner.uid) != job.metadata.uid.as_ref() && owner.api_version == "batch/v1" && owner.kind == "Job"
+        };
+        let makers: BTreeMap<&str, &Pod> = pods
+            .iter()
+            .filter_map(|pod| Some((pod.controller().filter(is_maker)?.name.as_str(), pod.as_ref())))
+            .collect();
+        for (name, pod) in makers {
+            let jobs: Api<DynamicObject> = Api::namespaced_with(
+                self.handles.member.client.clone(),
+                pod.metadata.namespace.as_deref().unwrap_or_default(),
+                &resource("batch", "v1", "Job", "jobs"),
+            );
+            let Some(maker) = call(jobs.get_metadata_opt(name)).await? else { continue };
+            // The name of the job on a pod proves nothing about another object.
+            let is_of_job = controller_of(&maker.metadata).is_some_and(|owner| {
+                Some(&owner.uid) == job.metadata.uid.as_ref()
+            });
+            if !is_of_job || maker.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let preconditions = Preconditions { uid: maker.metadata.uid.clone(), resource_version: None };
+            match call(jobs.delete(name, &DeleteParams::background().preconditions(preconditions))).await {
+                Err(error) if error.is_not_found() => {}
+                answer => drop(answer?),
+            }
+        }
+        Ok(())
     }
 
     /// Deletes again those pods of the Work's job that others have deleted with a longer grace period than this member
@@ -152,7 +189,7 @@ impl Works {
         }
         // An object of that name that Fleet did not create keeps its pods.
         let other = self.fetch(id).await?.and_then(|object| object.metadata.uid.clone());
-        let is_stray = |pod: &&Arc<fleet_agent_ground::Pod>| {
+        let is_stray = |pod: &&Arc<Pod>| {
             pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref())
         };
         let mut removal = Removal::Done;
@@ -238,4 +275,11 @@ impl Works {
         }
         Ok(Next::Wait)
     }
+}
+
+/// Whether the member keeps what the Work made: the policy asks for it, and the hub says that the object itself is deleted.
+/// An eviction deletes the Work, too, and its run must end, because it runs again elsewhere.
+fn is_preserved(work: &Work) -> bool {
+    work.spec.preserve_resources_on_deletion == Some(true)
+        && work.annotations().contains_key(PRESERVED_ANNOTATION)
 }

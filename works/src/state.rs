@@ -391,7 +391,11 @@ impl State {
         for turn in take(&mut self.pods, change.map(Pod::outline)) {
             match turn {
                 Turn::Deleted(pod) => keys.extend(self.end_pod(&pod)),
-                Turn::Applied { now, .. } => {
+                Turn::Applied { now, before } => {
+                    // An annotation may name another job than before.
+                    if let Some(before) = before.filter(|before| owner_of(before) != owner_of(&now)) {
+                        keys.extend(self.forget_pod(&before));
+                    }
                     let Some(owner) = owner_of(&now) else { continue };
                     let pods = self.pods_by_owner.entry(owner.clone()).or_default();
                     pods.insert(now.name().to_owned(), now);
@@ -424,6 +428,11 @@ impl State {
 
     fn end_pod(&mut self, pod: &Pod) -> Vec<Key> {
         self.stopping.remove(pod.uid());
+        self.forget_pod(pod)
+    }
+
+    /// Removes the pod from its owner; returns whom that may concern.
+    fn forget_pod(&mut self, pod: &Pod) -> Vec<Key> {
         let Some(owner) = owner_of(pod) else { return Vec::new() };
         if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
             if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
@@ -503,71 +512,4 @@ fn named_job(pod: &ObjectMeta) -> Option<ObjectId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn work(name: &str, version: &str) -> Work {
-        let binding = fleet_api::reservation::BindingReference {
-            namespace: "team".to_owned(),
-            name: name.to_owned(),
-            uid: format!("binding of {name}"),
-        };
-        let mut work = Work::new(name, fleet_api::WorkSpec { binding, ..Default::default() });
-        work.metadata.namespace = Some("fleet-east".to_owned());
-        work.metadata.uid = Some(name.to_owned());
-        work.metadata.resource_version = Some(version.to_owned());
-        work
-    }
-
-    /// The hub deletes a Work while its status is being written: the answer is the first to show it.
-    #[test]
-    fn a_change_that_only_an_answer_shows_is_acted_on() {
-        let mut state = State::default();
-        state.take_works(Change::Reset(vec![work("one", "1")].into()));
-        let mut answer = work("one", "2");
-        answer.status = Some(fleet_api::work::WorkStatus { live_pods: Some(1), ..Default::default() });
-        assert_eq!(state.update_work(answer.clone()), []);
-        answer.metadata.resource_version = Some("4".to_owned());
-        answer.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
-        assert_eq!(state.update_work(answer.clone()), [Key::Work("one".to_owned())]);
-        assert_eq!(state.take_works(Change::Apply(answer)), [], "the watch has nothing newer");
-    }
-
-    #[test]
-    fn a_state_that_only_an_answer_shows_is_acted_on() {
-        let resource = fleet_agent_ground::resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
-        let (kind, mut state) = (KindId::of(&resource), State::default());
-        state.add_kind(kind.clone(), resource.clone());
-        let job = |version: &str, data: serde_json::Value| {
-            let mut job = DynamicObject::new("job", &resource).within("team").data(data);
-            job.metadata.uid = Some("uid".to_owned());
-            job.metadata.resource_version = Some(version.to_owned());
-            job
-        };
-        let id = ObjectId::of_object(&kind, &job("1", serde_json::json!({})));
-        let mut work = work("one", "1");
-        work.spec.workload.manifests =
-            vec![serde_json::json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
-                "metadata": {"name": "job", "namespace": "team"}})];
-        state.take_works(Change::Reset(vec![work].into()));
-        state.take_objects(&kind, Change::reset(vec![job("1", serde_json::json!({}))]));
-        let labelled = job("2", serde_json::json!({"spec": {"a": 1}}));
-        assert_eq!(state.update_object(&id, labelled), [], "what the agent itself wrote");
-        let ended = job("4", serde_json::json!({"spec": {"a": 1}, "status": {"startTime": "x"}}));
-        assert_eq!(state.update_object(&id, ended), [Key::Work("one".to_owned())]);
-    }
-
-    #[test]
-    fn a_late_listing_ends_no_work_that_came_after_it_was_asked_for() {
-        let listing = |version: u64, objects: Vec<Work>| {
-            let version = fleet_mirror::Version::Number(version);
-            Listing { objects, version, incarnation: None }
-        };
-        let mut state = State::default();
-        state.take_works(Change::Reset(listing(2, vec![work("gone", "1"), work("stands", "2")])));
-        state.take_works(Change::Answer(work("new", "4")));
-        state.check_works(listing(3, vec![work("stands", "2")]));
-        let stand = |name: &str| state.has_binding(&format!("binding of {name}"));
-        assert_eq!((stand("gone"), stand("stands"), stand("new")), (false, true, true));
-    }
-}
+mod tests;

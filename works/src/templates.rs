@@ -44,6 +44,14 @@ pub(crate) struct Served<'a> {
 pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Value {
     let kind = kind_of(&wanted);
     let scheduling = spec.pod_scheduling.unwrap_or_default();
+    let makes_pods = makes_pods(kind, served.controllers);
+    let job = job_named(&wanted);
+    // The operator makes a batch Job for the launcher. Without this the pod would be nobody's, wherever it is bound.
+    if kind == WorkloadKind::MPIJob && !makes_pods {
+        for (_, template) in templates(kind, &mut wanted) {
+            set(template, "annotations", JOB_ANNOTATION, &job);
+        }
+    }
     let Some(reservation) = spec.reservation.as_deref().filter(|_| kind.is_job()) else { return wanted };
     if scheduling == PodScheduling::AsWritten {
         return wanted;
@@ -51,12 +59,8 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
     let Some(size) = gang_size(kind, &wanted) else { return wanted };
     // Objects of two kinds may have the same name, but their bindings may not.
     let gang = spec.binding.name.as_str();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let name = text(&wanted["metadata"]["name"]);
-    let job = format!("{}/{}/{name}", text(&wanted["apiVersion"]), text(&wanted["kind"]));
     let on_cells = wanted["metadata"]["annotations"][ON_CELLS_ANNOTATION] == "true";
     let of_job = own_scheduler(kind, &wanted);
-    let makes_pods = makes_pods(kind, served.controllers);
     for (component, template) in templates(kind, &mut wanted) {
         let spec = &template["spec"];
         let named = spec["schedulerName"].as_str().filter(|name| !name.is_empty()).unwrap_or(&of_job);
@@ -85,6 +89,13 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         }
     }
     wanted
+}
+
+/// The job as the annotation of its pods names it.
+fn job_named(job: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&job["metadata"]["name"]);
+    format!("{}/{}/{name}", text(&job["apiVersion"]), text(&job["kind"]))
 }
 
 /// Pods of a Deployment and the like are deleted by the member's own controllers, with the grace period of their
@@ -277,6 +288,33 @@ mod tests {
         assert_eq!(made(&unreserved, job.clone(), served), job);
         // What the agent makes and binds itself needs no marks.
         assert_eq!(run(None, &["default-scheduler"], &[JobController::PyTorchJob], job.clone()), job);
+    }
+
+    /// Otherwise it would run on when the cluster is cut off, and when its run is removed.
+    #[test]
+    fn the_pods_of_an_mpijob_name_their_job_however_they_are_scheduled() {
+        let template = json!({"spec": {"containers": []}});
+        let mpi = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"},
+            "spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template},
+                "Worker": {"replicas": 2, "template": template}}}});
+        let named = |job: &Value| {
+            let roles = &job["spec"]["mpiReplicaSpecs"];
+            ["Launcher", "Worker"].map(|role| {
+                roles[role]["template"]["metadata"]["annotations"][JOB_ANNOTATION].as_str().map(str::to_owned)
+            })
+        };
+        let name = Some("kubeflow.org/v2beta1/MPIJob/m".to_owned());
+        for scheduling in [None, Some(PodScheduling::AsWritten), Some(PodScheduling::Gates)] {
+            let job = run(scheduling, &["fleet"], &[], mpi.clone());
+            assert_eq!(named(&job), [name.clone(), name.clone()], "{scheduling:?}");
+            let live: DynamicObject = serde_json::from_value(job.clone()).unwrap();
+            assert_eq!(as_made(mpi.clone(), &live)["spec"], job["spec"], "{scheduling:?}");
+        }
+        let (served, none) = (names(&["fleet"]), BTreeSet::new());
+        let served = Served { scheduler_names: &served, controllers: &none };
+        assert_eq!(named(&made(&WorkSpec::default(), mpi.clone(), served)), [name.clone(), name]);
+        let own = run(Some(PodScheduling::AsWritten), &["fleet"], &[JobController::MPIJob], mpi);
+        assert_eq!(named(&own), [None, None], "the agent's pods are the job's own");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod earlier;
 mod ends;
 mod late;
 mod looks;
+mod preserved;
 mod resumed;
 mod unseen;
 
@@ -348,20 +349,6 @@ async fn a_work_that_vanished_while_the_agent_was_away() {
     run(&fixture, Permits::default());
     fixture.wait_gone("pytorchjobs", "a").await;
     fixture.wait_gone("configmaps", "c").await;
-}
-
-#[tokio::test]
-async fn what_is_to_stay_loses_its_marks() {
-    let fixture = start().await;
-    let mut staying = work("w", 1, vec![job(), config()]);
-    staying.spec.preserve_resources_on_deletion = Some(true);
-    submit(&fixture, staying).await;
-    wait_applied(&fixture, "w", "True", "AppliedSuccessful").await;
-    works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
-    wait_work(&fixture, "w", "gone", |work| work.is_none()).await;
-    let job = fixture.of_member("pytorchjobs").get("a").await.unwrap();
-    assert!(job.finalizers().is_empty() && job.labels().is_empty(), "{:?}", job.metadata);
-    assert!(fixture.of_member("configmaps").get("c").await.unwrap().labels().is_empty());
 }
 
 #[tokio::test]

@@ -30,13 +30,15 @@ const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Pause before the member is asked again about pods that the watch has not shown.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether these pods are all with which the job completes. A pod that has succeeded is not replaced.
-fn have_all_succeeded(manifest: &Value, pods: &[Arc<Pod>]) -> bool {
+/// Whether these pods are all with which the job completes. A pod that has succeeded is not replaced. A pod that only names
+/// the job may be of an earlier one of that name.
+fn have_all_succeeded(manifest: &Value, job_uid: &str, pods: &[Arc<Pod>]) -> bool {
     let kind = kind_of(manifest);
     let Ok(components) = components(kind, manifest) else { return false };
     let in_turn: i64 = completions(kind, manifest).into_values().sum();
     let all = components.iter().map(|component| component.replicas).sum::<i64>().max(in_turn);
-    let succeeded = pods.iter().filter(|pod| pod.is_succeeded()).count();
+    let is_own = |pod: &Pod| pod.controller().is_some_and(|owner| owner.uid == job_uid);
+    let succeeded = pods.iter().filter(|pod| pod.is_succeeded() && is_own(pod)).count();
     i64::try_from(succeeded).is_ok_and(|succeeded| succeeded >= all)
 }
 
@@ -58,7 +60,8 @@ impl Works {
                 return live;
             }
             let of_job = job.and_then(|job| job.metadata.uid.as_deref());
-            if of_job.is_some_and(|uid| have_all_succeeded(manifest, &state.pods_of(&id, Some(uid)))) {
+            let all_of = |uid| have_all_succeeded(manifest, uid, &state.pods_of(&id, Some(uid)));
+            if of_job.is_some_and(all_of) {
                 state.note_empty_run(uid, epoch);
                 return 0;
             }

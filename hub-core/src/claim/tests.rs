@@ -267,3 +267,36 @@ fn a_running_gang_keeps_the_fencing_and_the_scheduling_that_it_was_sent_with() {
     let found = follows(&job, &running, &fenced("None"), &patient);
     assert_eq!(found, json!({"failover": {"cluster": {"tolerationSeconds": 90}}}));
 }
+
+/// Its pods would run on reserved places that nobody holds for them, and end unseen.
+#[test]
+fn a_deployment_is_no_gang_whatever_its_policy_says() {
+    let gang = json!({"placement": {"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}}, "suspension": {"scheduling": true}});
+    let mut set = deployment(2);
+    set["kind"] = "StatefulSet".into();
+    for object in [deployment(2), set] {
+        let world = governed(&object, &gang);
+        assert!(planned(&world, &object).is_none(), "it is not placed: {}", object["kind"]);
+        let (kind, key) = (kind_of(&object), ("team".to_string(), "train".to_string()));
+        let told = unclaimed::Unclaimed::default().plan(&world, &kind, &key, jiff::Timestamp::UNIX_EPOCH);
+        let text = format!("{told:?}");
+        assert!(text.contains("InvalidWorkload") && text.contains("customSchedulingType"), "{text}");
+        // One that runs already goes on as it was sent.
+        let mut world = governed(&object, &Value::Null);
+        let binding = claim(&mut world, &object, &json!([{"name": "east"}]));
+        govern(&mut world, &object, &gang);
+        assert!(planned(&world, &object).is_none());
+        assert!(!world.bindings[&binding].is_gang());
+        // A binding of an earlier release may say that it is a gang.
+        let mut earlier = world.bindings[&binding].object.clone();
+        earlier.spec.placement = serde_json::from_value(gang["placement"].clone()).ok();
+        world.observe(Observation::Binding(Change::Apply(earlier)));
+        assert!(!world.bindings[&binding].is_gang());
+    }
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u"}});
+    assert!(planned(&governed(&config, &gang), &config).is_some(), "it may be selected beside its job");
+    let job = torch(&[("Master", 1, "1")]);
+    assert!(planned(&governed(&job, &gang), &job).is_some());
+}

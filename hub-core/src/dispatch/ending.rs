@@ -42,8 +42,14 @@ pub(super) fn take_back(
     now: Timestamp,
 ) {
     let mut left = false;
+    let last = attempts::final_reason(entry, options);
     for (work_key, work) in world.works_of(key) {
-        if work.spec.binding.uid != entry.uid() || stays(intents, entry, (work_key, work), now) != Stay::No {
+        // A job that ends counts only the pods that its member reports after the run's own end. Of a run that has not
+        // reported one nothing would count, so it is removed first, whatever its purge mode.
+        let is_uncounted =
+            last.is_some() && work.spec.epoch == entry.object.spec.epoch && !fence::has_reported_end(work);
+        let is_kept = !is_uncounted && stays(intents, entry, (work_key, work), now) != Stay::No;
+        if work.spec.binding.uid != entry.uid() || is_kept {
             continue;
         }
         delete_work(work_key, work, step);
@@ -66,7 +72,7 @@ pub(super) fn take_back(
     if left && !mutation::is_on(Mutation::TargetClearedTooEarly) {
         return;
     }
-    match attempts::final_reason(entry, options) {
+    match last {
         Some((reason, message)) => end_job(entry, reason, &message, step, now),
         None => step.writes.push(clear_target(world, key, entry)),
     }

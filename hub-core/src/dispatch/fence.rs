@@ -51,12 +51,18 @@ pub fn may_be_alive(world: &World, cluster: &str, work: &Work) -> bool {
     if is_gone(world, cluster) {
         return false;
     }
+    if work.spec.workload.manifests.is_empty() {
+        return false;
+    }
+    !has_reported_end(work) || has_live_pods(work)
+}
+
+/// Whether the member has reported that the Work's job has ended by itself. From then on it reports live pods.
+pub(super) fn has_reported_end(work: &Work) -> bool {
     let Some(manifest) = work.spec.workload.manifests.first() else { return false };
     let text = |field: &str| manifest[field].as_str().unwrap_or_default();
     let kind = workload::WorkloadKind::of(text("apiVersion"), text("kind"));
-    let ended =
-        manifests::reported_status(work).is_some_and(|status| workload::outcome(kind, status).is_some());
-    !ended || has_live_pods(work)
+    manifests::reported_status(work).is_some_and(|status| workload::outcome(kind, status).is_some())
 }
 
 fn has_live_pods(work: &Work) -> bool {

@@ -9,6 +9,7 @@ use crate::{
 
 mod ends;
 mod left;
+mod preserved;
 mod sent;
 mod told;
 

@@ -3,6 +3,10 @@
 use serde_json::Value;
 
 use super::{WorkloadError, WorkloadKind, components, replica_specs_field};
+use crate::{
+    pod_security,
+    spec::{Placement, shortened},
+};
 
 const RESTART_POLICIES: &str = "Always, OnFailure, Never, ExitCode";
 const CLEAN_POD_POLICIES: &str = "All, Running, None";
@@ -41,6 +45,27 @@ pub fn check(kind: WorkloadKind, object: &Value) -> Result<(), WorkloadError> {
         WorkloadKind::BatchJob => containers(&spec["template"], "spec"),
         WorkloadKind::Deployment | WorkloadKind::Other => Ok(()),
     }
+}
+
+/// Whether a policy may place the object as it asks to. Only of a job does a member hold the places of a gang, stop the pods
+/// when it is cut off, and wait for their end. Objects without pods may be selected beside their job.
+///
+/// # Errors
+/// Names the field of the policy, what was found and what is allowed.
+pub fn check_placement(
+    kind: WorkloadKind,
+    object: &Value,
+    placement: &Placement,
+) -> Result<(), WorkloadError> {
+    if kind.is_job() || !placement.is_gang() || !pod_security::has_pods(object) {
+        return Ok(());
+    }
+    let name = object["kind"].as_str().unwrap_or_default();
+    Err(wrong(
+        "placement.replicaScheduling.customSchedulingType of its policy",
+        format!("Gang, for a {}", shortened(name)),
+        "Gang for a PyTorchJob, TFJob, MPIJob, Job of batch or Job of Volcano; none for other objects with pods",
+    ))
 }
 
 fn wrong(path: impl Into<String>, found: impl Into<String>, allowed: &'static str) -> WorkloadError {
@@ -255,5 +280,36 @@ mod tests {
             &["spec.template.spec.containers"],
         );
         refused(WorkloadKind::Deployment, json!({"replicas": 2}), &[]);
+    }
+
+    #[test]
+    fn only_jobs_are_gangs() {
+        let placement: Placement = serde_json::from_value(json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}}))
+        .expect("a placement");
+        let template = json!({"spec": {"containers": [{"name": "c"}]}});
+        let cron = json!({"jobTemplate": {"spec": {"template": template}}});
+        let torch = json!({"pytorchReplicaSpecs": {"Worker": {"template": template}}});
+        for (api_version, kind, spec, is_allowed) in [
+            ("apps/v1", "Deployment", json!({"template": template}), false),
+            ("apps/v1", "StatefulSet", json!({"template": template}), false),
+            ("batch/v1", "CronJob", cron, false),
+            ("v1", "Pod", template["spec"].clone(), false),
+            ("example.com/v1", "Set", json!({"template": template}), false),
+            ("batch/v1", "Job", json!({"template": template}), true),
+            ("kubeflow.org/v1", "PyTorchJob", torch, true),
+            ("v1", "ConfigMap", Value::Null, true),
+        ] {
+            let object = json!({"apiVersion": api_version, "kind": kind, "spec": spec});
+            let workload = WorkloadKind::of(api_version, kind);
+            let found = check_placement(workload, &object, &placement);
+            assert_eq!(found.is_ok(), is_allowed, "{kind}");
+            assert_eq!(check_placement(workload, &object, &Placement::default()), Ok(()), "{kind}");
+            if let Err(error) = found {
+                let text = error.to_string();
+                let words = ["customSchedulingType of its policy", "Gang, for a", kind, "PyTorchJob"];
+                assert!(words.iter().all(|word| text.contains(word)), "{text}");
+            }
+        }
     }
 }

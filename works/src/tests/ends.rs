@@ -1,6 +1,6 @@
 //! How pods are ended: when their job has ended and others need what they use, and with which grace period.
 
-use fleet_api::names::END_PODS_ANNOTATION;
+use fleet_api::names::{END_PODS_ANNOTATION, JOB_ANNOTATION};
 
 use super::*;
 
@@ -96,6 +96,51 @@ async fn whoever_deletes_a_pod_it_ends_within_the_bound() {
     works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
     wait_grace(&fixture, "other", 5).await;
     wait_grace(&fixture, "long", 120).await;
+}
+
+/// A batch Job that `owner` controls, and its pod, whose template names the job `a`.
+async fn launcher(fixture: &Fixture, name: &str, owner: &str) {
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let maker = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default",
+        "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "a", "uid": owner, "controller": true}]},
+        "spec": {"template": template}});
+    fixture.create(&fixture.member, "batch", "v1", "jobs", maker).await;
+    let uid = maker_uid(fixture, name).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
+        "annotations": {JOB_ANNOTATION: "kubeflow.org/v1/PyTorchJob/a"},
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true}]},
+        "spec": {"nodeName": "n", "terminationGracePeriodSeconds": A_LOT_S,
+            "containers": [{"name": "c", "image": "i"}]}});
+    fixture.create(&fixture.member, "", "v1", "pods", pod).await;
+}
+
+/// Of a batch Job that is not being deleted.
+async fn maker_uid(fixture: &Fixture, name: &str) -> Option<String> {
+    let jobs = fixture.api(&fixture.member, "batch", "v1", "jobs", "Job");
+    let found = jobs.get_opt(name).await.unwrap()?;
+    found.metadata.uid.filter(|_| found.metadata.deletion_timestamp.is_none())
+}
+
+#[tokio::test]
+async fn a_launcher_that_belongs_to_an_intermediate_job_ends_with_its_run() {
+    let fixture = runs().await;
+    let uid = fixture.of_member("pytorchjobs").get("a").await.unwrap().metadata.uid.unwrap();
+    launcher(&fixture, "a-launcher", &uid).await;
+    launcher(&fixture, "foreign", "another").await;
+    // Whoever deletes it, it ends within the bound.
+    let pods = fixture.of_member("pods");
+    pods.delete("a-launcher", &DeleteParams::default()).await.unwrap();
+    wait_grace(&fixture, "a-launcher", 120).await;
+    assert!(maker_uid(&fixture, "a-launcher").await.is_some());
+    works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
+    wait_grace(&fixture, "foreign", 120).await;
+    assert_eq!(maker_uid(&fixture, "a-launcher").await, None, "it would make its pod again");
+    assert!(maker_uid(&fixture, "foreign").await.is_some(), "it is not of this job");
+    assert!(works(&fixture).get_opt("w").await.unwrap().is_some(), "its pods have not ended");
+    for name in ["a-launcher", "foreign"] {
+        pods.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+    wait_work(&fixture, "w", "gone", |work| work.is_none()).await;
 }
 
 #[tokio::test]

@@ -117,3 +117,43 @@ fn an_edited_deployment_is_observed_once_its_members_have_the_edit() {
     hub.settle(None);
     assert_eq!(hub.job_status()["observedGeneration"], 6);
 }
+
+/// Once the job has its result, only pods that the member reports after the run's own end are counted.
+#[test]
+fn a_job_that_fails_for_good_ends_after_a_run_that_has_not_reported_its_end_is_removed() {
+    for (purge, last, reported, is_removed) in [
+        ("Never", 1, false, true),
+        ("Gracefully", 1, false, true),
+        ("Directly", 1, false, true),
+        ("Never", 1, true, false),
+        // The next run may start in another cluster; this one counts as what is left of a run.
+        ("Never", 2, false, false),
+    ] {
+        let mut hub = Hub::new(torch(), &["east"]);
+        let application = json!({"backoffLimit": last, "purgeMode": purge});
+        hub.change_binding(&json!({"spec": {"failover": {"application": application}}}));
+        hub.settle(None);
+        let work = hub.world.works.keys().next().expect("a Work").clone();
+        if reported {
+            hub.report(&work, &ended("Failed"));
+        }
+        let attempt = json!({"cluster": "east", "epoch": 1, "reason": "GangNotStarted", "message": "",
+            "endedAt": "1970-01-01T00:00:00Z", "purge": purge});
+        hub.change_binding(&json!({"status": {"attempts": [attempt]}}));
+        let writes = hub.settle(None);
+        let context = format!("{purge} {last} {reported}: {writes:?}");
+        assert_eq!(!deleted(&writes, &Target::Work).is_empty(), is_removed, "{context}");
+        let result = |hub: &Hub| {
+            let status = hub.world.bindings[&key()].object.status.clone();
+            status.and_then(|status| status.result).map(|result| result.outcome)
+        };
+        if is_removed {
+            hub.settle(None);
+            assert_eq!(result(&hub), None, "its pods may run: {context}");
+            let gone = hub.world.works[&work].clone();
+            hub.observe(Observation::Work(Change::Delete(gone)));
+            hub.settle(None);
+        }
+        assert_eq!(result(&hub), (last == 1).then(|| "Failed".to_string()), "{context}");
+    }
+}

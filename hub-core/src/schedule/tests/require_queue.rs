@@ -194,6 +194,7 @@ fn an_unknown_kind_with_pods_is_no_gang_that_queues() {
     gang["metadata"]["name"] = web.1.clone().into();
     stage.observe(Observation::Binding(Change::Apply(read(gang))));
     stage.scheduler.look(&mut stage.world, &stage.intents, &web, stage.now);
+    assert!(stage.scheduler.spread(&mut stage.world, &web, stage.now).is_none());
     assert!(stage.pass().iter().all(|write| !is_reservation(write)));
     assert_eq!(stage.scheduler.waiting(&web).map(|waiting| waiting.reason), Some(Reason::NotAdmittedToQueue));
 }
