@@ -143,13 +143,6 @@ pub(crate) fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, 
     }
 }
 
-/// Whether anything in the object describes a pod.
-pub(crate) fn has_pods(object: &Value) -> bool {
-    let mut found = false;
-    visit(object, &mut String::new(), &mut |_, _| found = true);
-    found
-}
-
 struct Violation {
     field: String,
     value: Value,

@@ -25,10 +25,7 @@ pub use components::{
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
-pub use health::{
-    Health, Outcome, ended_at, failure, health, is_running, outcome, restarts,
-    state_text,
-};
+pub use health::{Health, Outcome, ended_at, failure, health, is_running, outcome, restarts, state_text};
 pub use limits::{HOSTS_MAX, PODS_MAX, lists_hosts};
 pub use revise::{remove_finalizers, revise_replicas, set_env, strip_for_member};
 pub use run::{declared_deadline_s, declared_run_time_ms, keep_run, limit_run_time};

@@ -131,7 +131,9 @@ impl Works {
     /// again. The garbage collector would not: the job itself stays until its pods are gone.
     async fn remove_makers(&self, job: &DynamicObject, pods: &[Arc<Pod>]) -> Result<(), CallError> {
         let is_maker = |owner: &&OwnerReference| {
-            Some(&owner.uid) != job.metadata.uid.as_ref() && owner.api_version == "batch/v1" && owner.kind == "Job"
+            Some(&owner.uid) != job.metadata.uid.as_ref()
+                && owner.api_version == "batch/v1"
+                && owner.kind == "Job"
         };
         let makers: BTreeMap<&str, &Pod> = pods
             .iter()
@@ -145,9 +147,8 @@ impl Works {
             );
             let Some(maker) = call(jobs.get_metadata_opt(name)).await? else { continue };
             // The name of the job on a pod proves nothing about another object.
-            let is_of_job = controller_of(&maker.metadata).is_some_and(|owner| {
-                Some(&owner.uid) == job.metadata.uid.as_ref()
-            });
+            let is_of_job = controller_of(&maker.metadata)
+                .is_some_and(|owner| Some(&owner.uid) == job.metadata.uid.as_ref());
             if !is_of_job || maker.metadata.deletion_timestamp.is_some() {
                 continue;
             }
@@ -189,9 +190,8 @@ impl Works {
         }
         // An object of that name that Fleet did not create keeps its pods.
         let other = self.fetch(id).await?.and_then(|object| object.metadata.uid.clone());
-        let is_stray = |pod: &&Arc<Pod>| {
-            pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref())
-        };
+        let is_stray =
+            |pod: &&Arc<Pod>| pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref());
         let mut removal = Removal::Done;
         for pod in pods.iter().filter(is_stray) {
             removal = Removal::Waits;

@@ -20,8 +20,7 @@ use crate::{
     intents::Intents,
     manifests,
     planner::{self, Counted, Held, Job, JobShape, Stand, Waiting},
-    run_time,
-    unqueued,
+    run_time, unqueued,
     world::{Key, Object, World},
 };
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{
     CellConfiguration, Cluster, ElasticQuotaTree, Queue, VirtualCluster, Work,
+    cells::read::reported,
     mutation::{self, Mutation},
     names,
 };

@@ -138,7 +138,10 @@ fn drop_surplus(state: &MemberState, pending: &mut Vec<(PodKey, PodEntry)>) -> O
     let (fitting, surplus): (Vec<_>, Vec<_>) = std::mem::take(pending).into_iter().partition(fits);
     *pending = fitting;
     let (key, _) = surplus.first()?;
-    Some(format!("pod {}: other pods of its run use all that is reserved for it; it waits for their end", key.name))
+    Some(format!(
+        "pod {}: other pods of its run use all that is reserved for it; it waits for their end",
+        key.name
+    ))
 }
 
 fn refuse(message: String, half_bound: Vec<PodKey>) -> Decision {

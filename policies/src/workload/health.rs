@@ -150,7 +150,6 @@ pub(super) fn counted(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0).clamp(0, i64::from(i32::MAX))
 }
 
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

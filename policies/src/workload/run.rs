@@ -81,7 +81,8 @@ pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<Str
     for path in controls(kind) {
         let value = path.iter().try_fold(&asked, |value, field| value.get(field));
         let lasts_longer = |known: i64| value.and_then(Value::as_i64).is_none_or(|value| value > known);
-        if deadline(kind) == Some(*path) && at(&spec, path).and_then(Value::as_i64).is_some_and(lasts_longer) {
+        if deadline(kind) == Some(*path) && at(&spec, path).and_then(Value::as_i64).is_some_and(lasts_longer)
+        {
             continue;
         }
         set(&mut spec, path, value.cloned());

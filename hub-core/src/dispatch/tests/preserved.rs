@@ -107,7 +107,8 @@ fn an_old_run_that_is_kept_for_now_ends_with_its_job() {
 /// Garbage collection may delete the binding before the controller sees that the object is gone.
 #[test]
 fn a_work_without_its_binding_is_kept_unless_its_object_is_still_there() {
-    for (created, is_here) in [(None, false), (Some("1970-01-01T00:00:05Z"), false), (Some("1970-01-01T00:00:01Z"), true)]
+    for (created, is_here) in
+        [(None, false), (Some("1970-01-01T00:00:05Z"), false), (Some("1970-01-01T00:00:01Z"), true)]
     {
         let mut hub = preserving(batch());
         let sent = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:02Z"}});
@@ -161,7 +162,8 @@ fn nothing_is_kept_of_jobs_where_all_must_queue() {
         assert_eq!(hub.preserves(), preserves);
         let status = hub.world.bindings[&key()].object.status.clone().expect("a status");
         let told = find_condition(&status.conditions, "Sendable").map(|told| told.message.clone());
-        let names_it = |told: &String| told.contains("preserveResourcesOnDeletion") && told.contains(REQUIRE_QUEUE);
+        let names_it =
+            |told: &String| told.contains("preserveResourcesOnDeletion") && told.contains(REQUIRE_QUEUE);
         assert_eq!(told.as_ref().is_some_and(names_it), !preserves, "{told:?}");
         hub.delete_object();
         assert_eq!(deleted(&hub.settle(None), &Target::Work).is_empty(), preserves);

@@ -58,10 +58,11 @@ impl Stage {
         let options = Options::default();
         let step = dispatch::plan(&self.world, &self.intents, &key("first"), None, &options, self.now);
         let all = step.writes.iter().chain(step.later.iter().map(|(_, write)| write));
-        let told = all.filter(|write| write.target == Target::Binding).filter_map(|write| match &write.verb {
-            Verb::MergeStatus(body) => Some(body["status"]["conditions"].to_string()),
-            _ => None,
-        });
+        let told =
+            all.filter(|write| write.target == Target::Binding).filter_map(|write| match &write.verb {
+                Verb::MergeStatus(body) => Some(body["status"]["conditions"].to_string()),
+                _ => None,
+            });
         told.collect()
     }
 
@@ -141,8 +142,10 @@ fn a_running_job_keeps_its_priority() {
         "spec": {"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
             "schedulePriority": {"priorityClassName": "high"}}});
     stage.observe(Observation::Policy(Change::Apply(read(policy))));
-    stage.observe(Observation::PriorityClass(Change::Apply(read(json!({"apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass", "metadata": {"name": "high", "uid": "h"}, "value": 7})))));
+    stage.observe(Observation::PriorityClass(Change::Apply(read(
+        json!({"apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass", "metadata": {"name": "high", "uid": "h"}, "value": 7}),
+    ))));
     let named = ("default".to_string(), "first".to_string());
     let priority = |stage: &Stage| {
         let writes = claim::plan(&stage.world, &kind, &named);
@@ -215,7 +218,8 @@ fn an_override_gives_no_more_time_than_the_job_declares() {
     stage.lend();
     stage.queue(deadline(60));
     stage.apply_bind();
-    let told = "spec.activeDeadlineSeconds: 600, as an override asks; allowed: at most the 60 that the job declares";
+    let told =
+        "spec.activeDeadlineSeconds: 600, as an override asks; allowed: at most the 60 that the job declares";
     assert_eq!(stage.sent(None), (json!(60), vec![], vec![told.to_string()]));
     stage.edit(deadline(900));
     assert_eq!(stage.sent(None).0, json!(60), "nor than it was admitted with");
