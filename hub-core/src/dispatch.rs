@@ -241,9 +241,7 @@ fn bound(
     let told = &[scheduled, queuing][..if entry.has_left_queue() { 2 } else { 1 }];
     set_conditions(entry, &mut desired, told, now);
     tell_cells(entry, waiting, &mut desired, now);
-    let labels = unqueued::waits_for_next_run(entry, object);
-    let told: Vec<String> = labels.into_iter().chain(pending.iter().cloned()).collect();
-    tell_pending(entry, &told, &mut desired, step, now);
+    tell_pending(entry, object, &pending, &mut desired, step, now);
     tell_unsent(entry, &unsent, &mut desired, step, now);
 
     let mut status = aggregated_object_status(entry, object, &items, now);
@@ -371,6 +369,7 @@ fn tell_cells(
 /// Reports that an edit of a running job waits for its next run, until none waits.
 fn tell_pending(
     entry: &BindingEntry,
+    object: &Object,
     pending: &[String],
     desired: &mut serde_json::Value,
     step: &mut Step,
@@ -378,6 +377,8 @@ fn tell_pending(
 ) {
     let known =
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "EditPending"));
+    let label = unqueued::waits_for_next_run(entry, object);
+    let pending: Vec<&str> = label.as_deref().into_iter().chain(pending.iter().map(String::as_str)).collect();
     if pending.is_empty() {
         if known.is_some_and(|known| known.status == "True") {
             let told = ("EditPending", "False", Reason::Running, "the running job matches its object");

@@ -6,7 +6,7 @@ use fleet_api::{
     names::{self, INCREMENTAL_ANNOTATION, ON_CELLS_ANNOTATION},
 };
 use fleet_policies::{
-    credentials, nesting, pod_security, priority,
+    credentials, nesting, priority,
     reason::Reason,
     spec, state_preservation,
     workload::{self, DependencyKind},

@@ -9,7 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_quota::{JobId, Ledger, MAX_JOBS, NodeId, TakeRule};
-use fleet_resources::Resources;
+use fleet_resources::{ResourceName, Resources};
 
 use crate::Decision;
 
@@ -122,9 +122,20 @@ pub fn over_quota(
             (found > max).then(|| format!("{path} would use {found} {resource}, allowed: {max}"))
         })
     });
-    beyond_max.or_else(|| {
-        let (node, resource, found, min) = ledger.beyond_min(job)?;
-        let path = &tree.node(node).path;
-        Some(format!("{path} would use {found} {resource} that nobody may preempt, allowed: {min}"))
-    })
+    let is_asked = |(_, name): &(usize, &ResourceName)| total.get(name.as_str()) > 0;
+    let resources: Vec<_> = tree.resources().iter().enumerate().filter(is_asked).collect();
+    let beyond_min = || {
+        tree.path_to_root(held.leaf).find_map(|node| {
+            resources.iter().find_map(|(r, resource)| {
+                let (room, path) = (ledger.firm_room_at(node, *r), &tree.node(node).path);
+                let over = room.saturating_neg();
+                (over > 0).then(|| {
+                    format!(
+                        "{path} would exceed its min by {over} {resource} of jobs that may not be preempted"
+                    )
+                })
+            })
+        })
+    };
+    beyond_max.or_else(|| if held.preemptible { None } else { beyond_min() })
 }

@@ -364,21 +364,9 @@ impl Ledger {
         self.tree.max_at(node, r).saturating_sub(self.held[self.tree.cell(node, r)])
     }
 
-    /// What is free for jobs that may not be preempted.
-    pub(crate) fn firm_room_at(&self, node: NodeId, r: usize) -> i64 {
+    /// What is free for jobs that may not be preempted, of the tree's `r`th resource.
+    pub fn firm_room_at(&self, node: NodeId, r: usize) -> i64 {
         self.guaranteed_at(node, r).saturating_sub(self.firm[self.tree.cell(node, r)])
-    }
-
-    /// Of an admitted job that may not be preempted: the first min on its path that all such jobs together exceed, with
-    /// what they use of which resource, and that min.
-    pub fn beyond_min(&self, id: &JobId) -> Option<(NodeId, &str, i64, i64)> {
-        let (job, request) = self.jobs.get(id).filter(|(job, _)| !job.preemptible)?;
-        let exceeded = |node: NodeId, r: usize| {
-            let (firm, min) = (self.firm[self.tree.cell(node, r)], self.guaranteed_at(node, r));
-            (firm > min).then(|| (node, self.tree.resources()[r].as_str(), firm, min))
-        };
-        let mut path = self.tree.path_to_root(job.leaf);
-        path.find_map(|node| request.amounts.iter().find_map(|(r, _)| exceeded(node, *r)))
     }
 
     /// Others that may not be preempted hold the min that the job needs. Nobody else can take or leave it.

@@ -70,11 +70,11 @@ pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
         return Ok(object);
     }
     metadata["finalizers"] = json!([RESULT_FINALIZER]);
-    replace_ended_pods(kind, &mut object);
     let fencing = spec.fencing();
     if fencing != Fencing::None {
         mark(metadata, "annotations", FENCING_ANNOTATION, &format!("{fencing:?}"));
     }
+    replace_ended_pods(kind, &mut object);
     if fencing == Fencing::Watchdog {
         inject::watchdog(kind, &mut object, means)?;
     }

@@ -138,7 +138,7 @@ fn what_may_not_be_preempted_over_its_min() {
         }
         over_quota(&ledger, &JobId::new("one"), &cpu(2), &mut BTreeMap::new())
     };
-    let told = "root/a would use 2000 cpu that nobody may preempt, allowed: 1000";
+    let told = "root/a would exceed its min by 1000 cpu of jobs that may not be preempted";
     assert_eq!(over(1, false).as_deref(), Some(told));
     assert_eq!((over(2, false), over(1, true)), (None, None));
 }

@@ -98,11 +98,12 @@ async fn whoever_deletes_a_pod_it_ends_within_the_bound() {
     wait_grace(&fixture, "long", 120).await;
 }
 
-/// A batch Job that `owner` controls, and its pod, whose template names the job `a`.
+/// A batch Job that the PyTorchJob `owner` controls, and its pod, whose template names the job `a`.
 async fn launcher(fixture: &Fixture, name: &str, owner: &str) {
+    let owner_uid = fixture.of_member("pytorchjobs").get(owner).await.unwrap().metadata.uid.unwrap();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let maker = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default",
-        "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "a", "uid": owner, "controller": true}]},
+        "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": owner, "uid": owner_uid, "controller": true}]},
         "spec": {"template": template}});
     fixture.create(&fixture.member, "batch", "v1", "jobs", maker).await;
     let uid = maker_uid(fixture, name).await.unwrap();
@@ -124,9 +125,11 @@ async fn maker_uid(fixture: &Fixture, name: &str) -> Option<String> {
 #[tokio::test]
 async fn a_launcher_that_belongs_to_an_intermediate_job_ends_with_its_run() {
     let fixture = runs().await;
-    let uid = fixture.of_member("pytorchjobs").get("a").await.unwrap().metadata.uid.unwrap();
-    launcher(&fixture, "a-launcher", &uid).await;
-    launcher(&fixture, "foreign", "another").await;
+    let mut other = job();
+    other["metadata"]["name"] = "b".into();
+    fixture.create(&fixture.member, "kubeflow.org", "v1", "pytorchjobs", other).await;
+    launcher(&fixture, "a-launcher", "a").await;
+    launcher(&fixture, "foreign", "b").await;
     // Whoever deletes it, it ends within the bound.
     let pods = fixture.of_member("pods");
     pods.delete("a-launcher", &DeleteParams::default()).await.unwrap();

@@ -27,7 +27,7 @@ impl Hub {
 
     /// The run of epoch 1 was given up.
     fn give_up(&mut self, reason: Reason, purge: Option<&str>) {
-        let mut attempt = json!({"cluster": "east", "epoch": 1, "reason": reason, "message": "",
+        let mut attempt = json!({"cluster": "east", "epoch": 1, "reason": reason.as_str(), "message": "",
             "endedAt": "1970-01-01T00:00:00Z"});
         if let Some(purge) = purge {
             attempt["purge"] = purge.into();
@@ -113,11 +113,13 @@ fn a_work_without_its_binding_is_kept_unless_its_object_is_still_there() {
         let mut hub = preserving(batch());
         let sent = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:02Z"}});
         hub.change(&Target::Work, &work_key(), &sent);
-        hub.delete_object();
-        if let Some(created) = created {
-            let mut again = batch();
-            again["metadata"]["creationTimestamp"] = created.into();
-            hub.submit(again);
+        match created {
+            None => hub.delete_object(),
+            Some(created) => {
+                let mut stands = batch();
+                stands["metadata"]["creationTimestamp"] = created.into();
+                hub.submit(stands);
+            }
         }
         let binding = hub.world.bindings[&key()].object.clone();
         hub.observe(Observation::Binding(Change::Delete(binding)));
