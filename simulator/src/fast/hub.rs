@@ -10,6 +10,7 @@ use fleet_api::{Cluster, ElasticQuotaTree, Queue, ResourceBinding, names};
 use fleet_hub_core::{
     binding::BindingEntry,
     claim, cluster,
+    forms::Forms,
     kinds::{Kind, KindRef},
     observation::{Change, Observation},
     tree,
@@ -271,7 +272,8 @@ impl Objects {
         let key = (manifest.namespace.clone(), manifest.name.clone());
         let object: DynamicObject = read(&value)?;
         self.world.observe(Observation::Object(kind.clone(), Change::Apply(object.clone())));
-        let writes = claim::plan(&self.world, kind, &key);
+        // Each object is asked about once, so nothing is kept for a next time.
+        let writes = claim::plan(&self.world, &mut Forms::default(), kind, &key);
         // The simulation keeps the job from here on.
         self.world.observe(Observation::Object(kind.clone(), Change::Delete(object)));
         self.world.take_dirty();
