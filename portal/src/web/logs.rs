@@ -169,19 +169,30 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::Body;
+    use fleet_api::names::binding_name;
     use http::{Request, Response};
     use kube::Client;
 
     use super::*;
 
-    /// A member that has the log of one pod of one job.
-    fn member() -> Server {
+    /// Hub and member of one job, whose one pod has a log there. Another pod has the job's label.
+    fn both() -> Server {
         let service = tower::service_fn(|request: Request<kube::client::Body>| async move {
             let at = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-            let pod =
-                |job: &str| format!(r#"{{"metadata": {{"labels": {{"volcano.sh/job-name": "{job}"}}}}}}"#);
+            let pod = |owner: &str| {
+                format!(
+                    r#"{{"metadata": {{"labels": {{"volcano.sh/job-name": "mine"}},
+                        "ownerReferences": [{{"uid": "{owner}", "controller": true}}]}}}}"#
+                )
+            };
+            let job = r#"{"metadata": {"name": "mine", "uid": "j",
+                "labels": {"fleet.dev/managed": "true", "fleet.dev/binding-uid": "b"}}}"#;
+            let binding = binding_name("batch.volcano.sh/v1alpha1", "Job", "mine");
+            let binding = format!("/apis/fleet.dev/v1alpha1/namespaces/a/resourcebindings/{binding}");
             let (status, body) = match at.as_str() {
-                "/api/v1/namespaces/a/pods/mine-0" => (200, pod("mine")),
+                at if at == binding => (200, r#"{"metadata": {"uid": "b"}}"#.to_owned()),
+                "/apis/batch.volcano.sh/v1alpha1/namespaces/a/jobs/mine" => (200, job.to_owned()),
+                "/api/v1/namespaces/a/pods/mine-0" => (200, pod("j")),
                 "/api/v1/namespaces/a/pods/other-0" => (200, pod("other")),
                 "/api/v1/namespaces/a/pods/mine-0/log?tailLines=10&limitBytes=4194304&container=main" => {
                     (200, "epoch 1\n<b>epoch 2".to_owned())
@@ -206,7 +217,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_log_is_that_of_a_pod_of_the_job() {
-        let read = async |pod: &str, is_previous| of_member(&member(), &wanted(pod, is_previous), 10).await;
+        let read =
+            async |pod: &str, is_previous| of_member(&both(), &both(), &wanted(pod, is_previous), 10).await;
         assert_eq!(read("mine-0", false).await, Ok("epoch 1\n<b>epoch 2".to_owned()));
         let told = read("other-0", false).await.expect_err("another job's");
         assert_eq!(told, "Pod a/other-0 is none of this job.");
@@ -221,8 +233,8 @@ mod tests {
     #[test]
     fn a_pod_in_a_path_is_a_name() {
         for odd in ["a/b", "..", "a..b", "A", "a?b", "a b", "%2e", &"x".repeat(254)] {
-            assert!(!is_name(odd), "{odd}");
+            assert!(!pods::is_name(odd), "{odd}");
         }
-        assert!(is_name("train-worker-0") && is_name("a.b"));
+        assert!(pods::is_name("train-worker-0") && pods::is_name("a.b"));
     }
 }

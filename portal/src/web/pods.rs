@@ -94,7 +94,8 @@ pub async fn makers(hub: &Server, member: &Server, job: &JobName) -> Result<Opti
     let name = binding_name(&api_version, &kind, &job.name);
     let bindings = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/resourcebindings", job.namespace);
     let path = format!("{}/{}", crate::kinds::path(&api_version, &kind, &job.namespace), job.name);
-    let (binding, live) = tokio::join!(hub.object(&format!("{bindings}/{name}")), member.object(&path));
+    let binding = format!("{bindings}/{name}");
+    let (binding, live) = tokio::join!(hub.object(&binding), member.object(&path));
     match (binding, live) {
         (Ok(binding), Ok(live)) => Ok(Makers::of(&api_version, &binding, &live)),
         (Err(error), _) | (_, Err(error)) if error.is_not_found() => Ok(None),
