@@ -148,7 +148,7 @@ fn a_running_job_keeps_its_priority() {
     ))));
     let named = ("default".to_string(), "first".to_string());
     let priority = |stage: &Stage| {
-        let writes = claim::plan(&stage.world, &kind, &named);
+        let writes = crate::claim::plan(&stage.world, &mut crate::forms::Forms::default(), &kind, &named);
         let of = |write: &Write| match &write.verb {
             Verb::Merge(body) => body["spec"]["priority"].clone(),
             _ => Value::Null,
