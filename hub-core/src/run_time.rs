@@ -4,19 +4,15 @@
 use fleet_policies::workload::{declared_deadline_s, declared_run_time_ms, limit_run_time};
 use serde_json::Value;
 
-use crate::{
-    binding::BindingEntry,
-    manifests,
-    world::{Key, Object, World},
-};
+use crate::{binding::BindingEntry, world::Object};
 
-/// That of a job that waits, or of its present run.
-pub fn of_job(world: &World, key: &Key, entry: &BindingEntry, object: Option<&Object>) -> Option<i64> {
+/// That of a job that waits, or of its present run, in milliseconds. `running`: the object as the run has it, if it was sent.
+pub fn of_job(entry: &BindingEntry, object: Option<&Object>, running: Option<&Value>) -> Option<i64> {
     let asked = object.and_then(|object| declared_run_time_ms(entry.workload, &object.value));
     if !entry.is_bound() || !entry.is_gang() {
         return asked;
     }
-    match manifests::running(world, key, entry) {
+    match running {
         Some(running) => declared_run_time_ms(entry.workload, running),
         None => least(admitted_s(entry).map(|seconds| seconds.saturating_mul(1000)), asked),
     }

@@ -86,7 +86,7 @@ impl Scheduler {
             barred: ask.barred,
             blocked: ask.blocked,
             stand,
-            runtime_ms: run_time::of_job(world, key, entry, object),
+            runtime_ms: run_time::of_job(entry, object, manifests::running(world, key, entry)),
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
             checkpoint_at_ms: object
                 .and_then(|object| annotation(object, names::LAST_CHECKPOINT_ANNOTATION))

@@ -15,6 +15,7 @@ fn a_borrower_that_asks_not_to_be_preempted_any_more_is_preempted() {
         fleet.submit(Job { stand: Stand::Waits, ..holds(name, true) });
     }
     assert_eq!(fleet.plan(), ["one -> east", "two -> east"]);
+    fleet.now_ms = 60_000;
     for name in ["one", "two"] {
         fleet.submit(holds(name, false));
     }

@@ -140,7 +140,7 @@ fn a_running_job_keeps_its_priority() {
     let policy = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
         "metadata": {"name": "p", "namespace": "default", "uid": "p", "generation": 1},
         "spec": {"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
-            "schedulePriority": {"priorityClassName": "high"}}});
+            "schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"}}});
     stage.observe(Observation::Policy(Change::Apply(read(policy))));
     stage.observe(Observation::PriorityClass(Change::Apply(read(
         json!({"apiVersion": "scheduling.k8s.io/v1",
@@ -151,7 +151,7 @@ fn a_running_job_keeps_its_priority() {
         let writes = crate::claim::plan(&stage.world, &mut crate::forms::Forms::default(), &kind, &named);
         let of = |write: &Write| match &write.verb {
             Verb::Merge(body) => body["spec"]["priority"].clone(),
-            _ => Value::Null,
+            verb => panic!("{verb:?}"),
         };
         writes.iter().map(of).collect::<Vec<_>>()
     };
