@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fleet_cells::{Ask, Cells, Decision, GroupRequest, Unreported};
+use fleet_cells::{Ask, Cells, Decision, GroupRequest, NodeName, Unreported};
 use serde_json::json;
 
 use super::{class::*, read::*, *};

@@ -92,10 +92,9 @@ const MOST_BETWEEN: usize = 16;
 pub async fn makers(hub: &Server, member: &Server, job: &JobName) -> Result<Option<Makers>, AskError> {
     let Some((api_version, kind)) = crate::kinds::of_resource(&job.resource) else { return Ok(None) };
     let name = binding_name(&api_version, &kind, &job.name);
-    let bindings = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/resourcebindings", job.namespace);
-    let path = format!("{}/{}", crate::kinds::path(&api_version, &kind, &job.namespace), job.name);
-    let binding = format!("{bindings}/{name}");
-    let (binding, live) = tokio::join!(hub.object(&binding), member.object(&path));
+    let at_hub = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/resourcebindings/{name}", job.namespace);
+    let at_member = format!("{}/{}", crate::kinds::path(&api_version, &kind, &job.namespace), job.name);
+    let (binding, live) = tokio::join!(hub.object(&at_hub), member.object(&at_member));
     match (binding, live) {
         (Ok(binding), Ok(live)) => Ok(Makers::of(&api_version, &binding, &live)),
         (Err(error), _) | (_, Err(error)) if error.is_not_found() => Ok(None),
