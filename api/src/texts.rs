@@ -30,7 +30,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "queues.scheduling.x-k8s.io",
-        "The queue of one leaf of the quota tree: the order of its waiting jobs. Fleet makes it; its policy is yours.",
+        "The queue of one leaf of the quota tree: the order of its waiting jobs. Fleet makes it; administrators may set its policy.",
     ),
     (
         "queueunits.scheduling.x-k8s.io",
