@@ -37,7 +37,8 @@ pub struct PortalArgs {
     /// has (portal.users)
     #[arg(long, conflicts_with = "log")]
     pub users: bool,
-    /// All requests come through a proxy that appends the client's address to X-Forwarded-For; limits of wrong passwords use that address
+    /// All requests come through a proxy that appends the client's address to X-Forwarded-For; limits of wrong
+    /// passwords use that address
     #[arg(long, requires = "users")]
     pub behind_proxy: bool,
     /// With --log: allow a listen address beyond this machine, although nobody signs in
