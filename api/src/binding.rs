@@ -67,6 +67,7 @@ pub struct ResourceBindingSpec {
     /// What happens to the run when the object is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_edits: Option<RunningEdits>,
+    /// Source printed with scheduling events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default)]

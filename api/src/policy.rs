@@ -49,7 +49,7 @@ pub struct PropagationSpec {
     /// Whether this policy may take over objects another policy already governs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemption: Option<Preemption>,
-    /// OverridePolicies that must exist before objects are sent.
+    /// OverridePolicies that must exist before objects are sent; no effect yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependent_overrides: Vec<String>,
     /// Name printed as the source of scheduling events. Default `default-scheduler`.
@@ -62,7 +62,7 @@ pub struct PropagationSpec {
     /// What to do when an object of the same name, not made by Fleet, exists in the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_resolution: Option<ConflictResolution>,
-    /// `Lazy`: a change of the policy takes effect at the next change of the object.
+    /// When a change of the policy takes effect; no effect yet, it is always at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation_preference: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

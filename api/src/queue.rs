@@ -28,7 +28,7 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {
-    /// `Priority` (default), `Block` or `Intelligent`. Users may change it, except for virtual clusters.
+    /// `Priority` (default), `Block` or `Intelligent`. Administrators may change it, except for virtual clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_policy: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

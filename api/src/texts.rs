@@ -30,7 +30,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "queues.scheduling.x-k8s.io",
-        "The queue of one leaf of the quota tree: the order of its waiting jobs. Fleet makes it; its policy is yours.",
+        "The queue of one leaf of the quota tree: the order of its waiting jobs. Fleet makes it; administrators may set its policy.",
     ),
     (
         "queueunits.scheduling.x-k8s.io",
@@ -139,10 +139,7 @@ const TEXTS: &[(&str, &str)] = &[
         "clusterTolerations[].tolerationSeconds",
         "How long a running job tolerates a NoExecute taint; absent: forever.",
     ),
-    (
-        "spreadConstraints",
-        "Number of cluster groups over which the object is spread; a gang always goes to one cluster.",
-    ),
+    ("spreadConstraints", "Number of cluster groups over which the object is spread; no effect yet."),
     ("spreadByLabel", "Label of clusters that makes the groups; excludes spreadByField."),
     ("minGroups", "The fewest groups."),
     ("maxGroups", "Maximum number of groups; 0: no limit."),

@@ -221,15 +221,15 @@ pub struct PodListArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum FlowCommand {
-    /// Create those of a file
+    /// Create the objects of a file
     Create(FlowCreateArgs),
-    /// List them
+    /// List objects
     List(FlowListArgs),
-    /// Print one
+    /// Print one object
     Get(NamedArgs),
-    /// Print one with all fields
+    /// Print one object with all fields
     Describe(NamedArgs),
-    /// Delete one
+    /// Delete one object
     Delete(NamedArgs),
 }
 

@@ -241,7 +241,7 @@ pub enum Play {
 
 #[derive(Debug, Clone, Args)]
 pub struct PlayArgs {
-    /// How many at once, of gangs with capacity for two [default: three cases (gangs), 104 (spark)]
+    /// Number of jobs at once; of gangs, two fit [default: three cases (gangs), 104 (spark)]
     #[arg(long, value_name = "N")]
     pub jobs: Option<u16>,
     /// Only without gang scheduling: no plugin gang (gangs), no PodGroups (spark)

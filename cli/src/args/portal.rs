@@ -37,10 +37,11 @@ pub struct PortalArgs {
     /// has (portal.users)
     #[arg(long, conflicts_with = "log")]
     pub users: bool,
-    /// All requests come through a proxy that adds where from to X-Forwarded-For: limits of wrong passwords go by that address
+    /// All requests come through a proxy that appends the client's address to X-Forwarded-For; limits of wrong
+    /// passwords use that address
     #[arg(long, requires = "users")]
     pub behind_proxy: bool,
-    /// With --log: listen beyond this machine although nobody is asked to sign in
+    /// With --log: allow a listen address beyond this machine, although nobody signs in
     #[arg(long, requires = "log")]
     pub allow_anonymous: bool,
 }
