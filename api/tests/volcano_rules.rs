@@ -5,7 +5,11 @@ use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::{Value, json};
 
 fn rules(definition: &str) -> CompiledSchema {
-    let all = crds::definitions(Side::Member);
+    rules_of(Side::Member, definition)
+}
+
+fn rules_of(side: Side, definition: &str) -> CompiledSchema {
+    let all = crds::definitions(side);
     let found = all.iter().find(|one| crds::name(one) == definition).expect("the definition");
     compile_schema(&found["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 }
@@ -34,9 +38,10 @@ fn after(name: &str, names: &[&str]) -> Value {
     task(name, json!({"dependsOn": {"name": names}}))
 }
 
+/// On the hub, where users submit them, and in a member.
 #[test]
 fn jobs_that_could_never_run_as_they_say_are_refused() {
-    let rules = rules("jobs.batch.volcano.sh");
+    let rules = [Side::Hub, Side::Member].map(|side| rules_of(side, "jobs.batch.volcano.sh"));
     let tasks = |tasks: &[Value]| json!({"tasks": tasks});
     let with = |more: Value| {
         let mut spec = tasks(&[task("t", json!({}))]);
@@ -193,8 +198,10 @@ fn jobs_that_could_never_run_as_they_say_are_refused() {
         ),
         (with(json!({"volumes": [{"mountPath": "/a:/b", "volumeClaimName": "x"}]})), "found mountPath /a:/b"),
     ] {
-        let said = said(&rules, spec.clone());
-        assert!(said.contains(wanted), "{spec:#}\nsaid: {said}\nwanted: {wanted}");
+        for (side, rules) in ["hub", "member"].into_iter().zip(&rules) {
+            let said = said(rules, spec.clone());
+            assert!(said.contains(wanted), "{spec:#}\n{side} said: {said}\nwanted: {wanted}");
+        }
     }
 }
 
@@ -216,7 +223,7 @@ fn one_fault_is_told_once() {
 
 #[test]
 fn jobs_of_many_shapes_are_taken() {
-    let rules = rules("jobs.batch.volcano.sh");
+    let rules = [Side::Hub, Side::Member].map(|side| rules_of(side, "jobs.batch.volcano.sh"));
     let chain: Vec<Value> =
         (0..9)
             .map(|i| {
@@ -245,7 +252,9 @@ fn jobs_of_many_shapes_are_taken() {
         json!({"tasks": [task("t", json!({"partitionPolicy": {"totalPartitions": 2, "partitionSize": 1,
             "minPartitions": 2}, "maxRetry": -1}))], "ttlSecondsAfterFinished": 0}),
     ] {
-        assert_eq!(said(&rules, spec.clone()), "", "{spec:#}");
+        for (side, rules) in ["hub", "member"].into_iter().zip(&rules) {
+            assert_eq!(said(rules, spec.clone()), "", "{side}: {spec:#}");
+        }
     }
 }
 

@@ -77,6 +77,9 @@ fn readiness(cluster: &Cluster) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fleet_cli_ground::output::Headers;
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -100,5 +103,41 @@ mod tests {
         east   v1.36.0   True                         4       3/32             1.5/256          6Gi/2048Gi          5m
         west   -         Unknown,SchedulingDisabled   -       -                -                -                   5m
         ");
+    }
+
+    /// Members as they usually are: no column is left out.
+    #[test]
+    fn the_members_fit_80_columns() {
+        let of = |name: &str, nodes: i64, used: Value, total: Value| {
+            json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {},
+                "status": {"kubernetesVersion": "v1.36.0", "nodeSummary": {"totalNum": nodes, "readyNum": nodes},
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                    "resourceSummary": {"allocatable": total, "allocated": used}}})
+        };
+        let amounts = |cpu: &str, memory: &str, gpus: &str| json!({"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpus});
+        let clusters: Vec<Cluster> = serde_json::from_value(json!([
+            of("east", 128, amounts("180", "700Gi", "900"), amounts("8192", "8Ti", "1024")),
+            of("west-2", 4, amounts("1500m", "6Gi", "3"), amounts("256", "2Ti", "32"))
+        ]))
+        .expect("clusters");
+        let now = "2026-01-01T00:05:00Z".parse().expect("a time");
+        let text = list(&clusters, false, now).expect("a list").print_within(Some(80), Headers::Printed);
+        insta::assert_snapshot!(text, @r"
+        NAME     VERSION   READY   NODES   GPU           CPU          MEMORY         AGE
+                                           USED/TOTAL    USED/TOTAL   USED/TOTAL
+        east     v1.36.0   True    128     900/1024      180/8192     700Gi/8192Gi   5m
+        west-2   v1.36.0   True    4       3/32          1.5/256      6Gi/2048Gi     5m
+        ");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // A longer name, and what a cordoned one says, take the room of the last columns.
+        let mut cordoned = clusters;
+        cordoned[0].metadata.name = Some("eu-central-1-production".to_string());
+        cordoned[1].spec.taints =
+            serde_json::from_value(json!([{"key": CORDON_TAINT, "effect": "NoSchedule"}])).expect("taints");
+        let text = list(&cordoned, false, now).expect("a list").print_within(Some(80), Headers::Printed);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.starts_with("NAME") && text.contains("SchedulingDisabled"), "{text}");
     }
 }

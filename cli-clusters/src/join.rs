@@ -552,6 +552,12 @@ mod tests {
     }
 
     #[test]
+    fn users_of_the_hub_read_no_secrets_in_a_member() {
+        let core = reader_objects()[2]["rules"][0]["resources"].to_string();
+        assert!(core.contains("pods/log") && !core.contains('*') && !core.contains("secrets"), "{core}");
+    }
+
+    #[test]
     fn a_confirmation_takes_over_what_is_proposed_and_nothing_else() {
         let mut cluster =
             Cluster::new("east", ClusterSpec { region: Some("r1".into()), ..ClusterSpec::default() });

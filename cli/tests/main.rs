@@ -3,5 +3,6 @@
 mod join;
 mod leave;
 mod program;
+mod remarks;
 mod scheduler_conf;
 mod sim;

@@ -8,7 +8,7 @@ mod seen;
 mod state;
 mod unbound;
 
-use fleet_api::{QueueUnit, ResourceBinding};
+use fleet_api::{QueueUnit, ResourceBinding, binding::Attempt};
 use fleet_cli_ground::{age, answer::Answer, connect::Hub, discovery, listing::Names, output};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_portal::explain::{ClusterVerdict, verdicts};
@@ -16,7 +16,7 @@ use fleet_views::{QuotaFacts, said_now};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     args::ExplainArgs,
@@ -28,6 +28,7 @@ use state::{WAITS, Why, state, waits_since, why};
 use fleet_console::{
     progress::Progress,
     table::{Table, labelled},
+    terminal,
 };
 
 /// Width of the labels.
@@ -88,27 +89,20 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
     let root = fleet_hub_core::facts::tree(&trees).root;
     let mut said = Said::of(&entry, unit, &units, root.as_ref(), sees_clusters, Timestamp::now());
     said.position = said.position.filter(|_| sees_queue);
-    let waits = &said.why;
-    let invalid = queue::invalid(&trees);
-    let value = json!({
-        "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
-        "kind": entry.object.spec.resource.kind, "state": state(&entry, unit),
-        "reason": waits.as_ref().map(|why| &why.reason), "message": waits.as_ref().map(|why| &why.message),
-        "since": waits.as_ref().map(|why| &why.since), "priority": entry.object.spec.priority,
-        "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
-        "policy": policy, "positionInLeaf": said.position,
-        "notInForce": Some(&invalid).filter(|invalid| !invalid.is_empty()),
-        "notShown": hidden.iter().map(|hidden| hidden.words()).collect::<Vec<_>>(),
-    });
-    if let Some(text) = output::data(args.shown.output.as_ref(), &value, ("", ".job"))? {
+    let found = Explained {
+        entry: &entry,
+        unit,
+        said,
+        path,
+        verdicts,
+        policy,
+        invalid: queue::invalid(&trees),
+        hidden,
+    };
+    if let Some(text) = output::data(args.shown.output.as_ref(), &found.data(), ("", ".job"))? {
         return Ok(Answer::text(text));
     }
-    let mut text = print(&entry, unit, &said, &path, &verdicts, &policy, Timestamp::now())?;
-    if entry.is_suspended() && !invalid.is_empty() {
-        text.push_str(&format!("\n{invalid}"));
-    }
-    text.push_str(&seen::note(&hidden));
-    Ok(Answer::people(text))
+    Ok(Answer::people(found.print(Timestamp::now(), terminal::width())?))
 }
 
 /// Kind and name, from `NAME`, `KIND/NAME` or `KIND NAME`.
@@ -152,7 +146,7 @@ async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec
     };
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let broken = conditions.filter(|condition| condition["status"] == "False");
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let lines =
         broken.map(|condition| format!("{}: {}", text(&condition["reason"]), text(&condition["message"])));
     Ok(std::iter::once(shown).chain(lines).collect())
@@ -241,23 +235,61 @@ fn lines(
     lines
 }
 
-fn print(
-    entry: &BindingEntry,
-    unit: Option<&QueueUnit>,
-    said: &Said,
-    path: &[&QueueRow],
-    verdicts: &[ClusterVerdict],
-    policy: &[String],
-    now: Timestamp,
-) -> anyhow::Result<String> {
-    let mut text = labelled(&lines(entry, unit, said, policy, now), LABEL);
-    if !path.is_empty() {
-        text.push_str(&format!("\n{}", queue::table(path.iter().copied(), false, Names::Tree)?.print()));
+/// Everything that is known of why the job waits.
+struct Explained<'a> {
+    entry: &'a BindingEntry,
+    unit: Option<&'a QueueUnit>,
+    said: Said,
+    /// The quota nodes from the root to its queue.
+    path: Vec<&'a QueueRow>,
+    verdicts: Vec<ClusterVerdict>,
+    policy: Vec<String>,
+    /// Trees that are not in force, and which one is; empty if all are valid.
+    invalid: String,
+    hidden: Vec<Hidden>,
+}
+
+impl Explained<'_> {
+    /// As `-o json` has it.
+    fn data(&self) -> Value {
+        let why = self.said.why.as_ref();
+        let spec = &self.entry.object.spec;
+        json!({
+            "job": format!("{}/{}", self.entry.namespace(), spec.resource.name),
+            "kind": spec.resource.kind, "state": state(self.entry, self.unit),
+            "reason": why.map(|why| &why.reason), "message": why.map(|why| &why.message),
+            "since": why.map(|why| &why.since), "priority": spec.priority,
+            "unit": self.unit, "binding": self.entry.object.status, "clusters": self.verdicts, "quota": self.path,
+            "policy": self.policy, "positionInLeaf": self.said.position,
+            "notInForce": Some(&self.invalid).filter(|invalid| !invalid.is_empty()),
+            "notShown": self.hidden.iter().map(|hidden| hidden.words()).collect::<Vec<_>>(),
+        })
     }
-    if !verdicts.is_empty() {
-        text.push('\n');
+
+    /// For people, with tables of `width` columns at most.
+    fn print(&self, now: Timestamp, width: Option<usize>) -> anyhow::Result<String> {
+        let mut text = labelled(&lines(self.entry, self.unit, &self.said, &self.policy, now), LABEL);
+        if !self.path.is_empty() {
+            let path = queue::table(self.path.iter().copied(), false, Names::Tree)?;
+            text.push_str(&format!("\n{}", path.print_within(width, output::Headers::Printed)));
+        }
+        if !self.verdicts.is_empty() {
+            text.push_str(&format!("\n{}", self.clusters().print_within(width)));
+        }
+        let attempts = self.entry.object.status.as_ref().map_or(&[][..], |status| &status.attempts);
+        if !attempts.is_empty() {
+            text.push_str(&format!("\n{}", runs(attempts, now).print_within(width)));
+        }
+        if self.entry.is_suspended() && !self.invalid.is_empty() {
+            text.push_str(&format!("\n{}", self.invalid));
+        }
+        text.push_str(&seen::note(&self.hidden));
+        Ok(text)
+    }
+
+    fn clusters(&self) -> Table {
         let mut table = Table::new(&["CLUSTER", "FITS", "WHY"]);
-        for verdict in verdicts {
+        for verdict in &self.verdicts {
             let fits = match (verdict.here, verdict.fits) {
                 (true, _) => "here",
                 (false, true) => "yes",
@@ -265,26 +297,25 @@ fn print(
             };
             table.row([verdict.cluster.clone(), fits.to_string(), verdict.sentence.clone()]);
         }
-        text.push_str(&table.print());
+        table
     }
-    let attempts = entry.object.status.as_ref().map_or(&[][..], |status| &status.attempts);
-    if !attempts.is_empty() {
-        text.push('\n');
-        let headers = ["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"];
-        let mut table = Table { spare: &["ENDED", "REASON"], ..Table::new(&headers) };
-        for attempt in attempts {
-            let ended = format!("{} ago", age::since(Some(&attempt.ended_at), now));
-            table.row([
-                attempt.epoch.to_string(),
-                attempt.cluster.clone(),
-                ended,
-                attempt.reason.clone(),
-                attempt.message.clone(),
-            ]);
-        }
-        text.push_str(&table.print());
+}
+
+/// The job's earlier runs.
+fn runs(attempts: &[Attempt], now: Timestamp) -> Table {
+    let headers = ["RUN", "CLUSTER", "ENDED", "REASON", "MESSAGE"];
+    let mut table = Table { spare: &["ENDED", "REASON"], ..Table::new(&headers) };
+    for attempt in attempts {
+        let ended = format!("{} ago", age::since(Some(&attempt.ended_at), now));
+        table.row([
+            attempt.epoch.to_string(),
+            attempt.cluster.clone(),
+            ended,
+            attempt.reason.clone(),
+            attempt.message.clone(),
+        ]);
     }
-    Ok(text)
+    table
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use fleet_api::Cluster;
+use fleet_api::{Cluster, ElasticQuotaTree};
 use fleet_portal::explain::{could_ever_start, judge};
 use serde_json::{Value, json};
 
@@ -27,9 +27,14 @@ fn cluster(name: &str, shapes: Value) -> Cluster {
     )
 }
 
-#[test]
-fn a_waiting_job_is_explained_in_full() {
-    let entry = BindingEntry::read(
+fn explained<'a>(entry: &'a BindingEntry, unit: Option<&'a QueueUnit>, said: Said) -> Explained<'a> {
+    let (path, verdicts, policy, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    Explained { entry, unit, said, path, verdicts, policy, invalid: String::new(), hidden }
+}
+
+/// A job that waits after a run.
+fn waiting() -> BindingEntry {
+    BindingEntry::read(
         read(json!({
         "apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
         "metadata": {"name": "train-pytorchjob", "namespace": "team", "creationTimestamp": "2026-01-01T10:00:00Z"},
@@ -43,7 +48,12 @@ fn a_waiting_job_is_explained_in_full() {
                 "message": "preempted by team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
                 "endedAt": "2026-01-01T10:00:20Z"}]}})),
         None,
-    );
+    )
+}
+
+#[test]
+fn a_waiting_job_is_explained_in_full() {
+    let entry = waiting();
     let units = [
         unit("train", "root/team", 0, "2026-01-01T10:00:00Z"),
         unit("other", "root/team", 5, "2026-01-01T10:00:05Z"),
@@ -57,9 +67,9 @@ fn a_waiting_job_is_explained_in_full() {
     let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|c| judge(&entry, c)).collect();
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
     let said = Said::of(&entry, Some(&units[0]), &units, None, true, now);
-    let text =
-        print(&entry, Some(&units[0]), &said, &[], &verdicts, &["PropagationPolicy team/p".to_string()], now)
-            .expect("a text");
+    let policy = vec!["PropagationPolicy team/p".to_string()];
+    let found = Explained { verdicts, policy, ..explained(&entry, Some(&units[0]), said) };
+    let text = found.print(now, None).expect("a text");
     insta::assert_snapshot!(text, @r"
     Job:       team/train (PyTorchJob)
     State:     waits, for 40s
@@ -96,8 +106,9 @@ fn bound(kind: &str, placement: Value, clusters: Value) -> BindingEntry {
 fn shown(entry: &BindingEntry, clusters: &[Cluster]) -> String {
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
     let said = Said::of(entry, None, &[], None, true, now);
-    let text =
-        print(entry, None, &said, &[], &verdicts(entry, clusters), &["p".to_string()], now).expect("a text");
+    let (verdicts, policy) = (verdicts(entry, clusters), vec!["p".to_string()]);
+    let found = Explained { verdicts, policy, ..explained(entry, None, said) };
+    let text = found.print(now, None).expect("a text");
     let kept = text.lines().filter(|line| {
         line.starts_with("State")
             || line.contains("  here")
@@ -138,7 +149,7 @@ fn said(clusters: Value, status: Value) -> String {
     entry.object.status = Some(read(status));
     let now = "2026-01-01T10:01:00Z".parse().expect("a time");
     let said = Said::of(&entry, None, &[], None, true, now);
-    let text = print(&entry, None, &said, &[], &[], &[], now).expect("a text");
+    let text = explained(&entry, None, said).print(now, None).expect("a text");
     let kept = text.lines().skip(1).take_while(|line| !line.starts_with("Requests"));
     kept.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
@@ -234,6 +245,74 @@ fn a_job_larger_than_every_cluster_would_never_start() {
     let affinity = json!({"clusterAffinity": {"clusterNames": ["west"]}});
     assert!(!starts(&bound("PyTorchJob", affinity, json!([])), &[&small, &large]));
     assert!(starts(&bound("Deployment", json!({}), json!([])), &[&small]));
+}
+
+fn tree(name: &str, max: &str, status: Value) -> ElasticQuotaTree {
+    read(json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+        "metadata": {"name": name, "namespace": "kube-system", "generation": 3,
+            "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"root": {"name": "root", "max": {"cpu": max}, "children": [{"name": "team", "max": {"cpu": max}}]}},
+        "status": status}))
+}
+
+/// Whoever reads the data sees that the limits in it are not those of the object that was applied last.
+#[test]
+fn trees_that_are_not_in_force_are_data() {
+    let refused = json!({"conditions": [{"type": "Valid", "status": "False", "reason": "QuotaTreeInvalid",
+        "message": "root/team, max: found banana; allowed: amounts", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let (good, bad) = (tree("good", "64", Value::Null), tree("bad", "banana", refused));
+    let mut kept = bad.clone();
+    let root = json!({"name": "root", "max": {"cpu": "32"}, "children": [{"name": "team"}]});
+    kept.status.get_or_insert_default().in_force = Some(read(json!({"generation": 2, "root": root})));
+    let (entry, unit) = (waiting(), unit("train", "root/team", 0, "2026-01-01T10:00:00Z"));
+    let data = |trees: &[ElasticQuotaTree]| {
+        let said = Said { why: None, position: None };
+        let rows = queue::rows(trees, &[]);
+        let (path, invalid) = (rows.iter().collect(), queue::invalid(trees));
+        let data = Explained { path, invalid, ..explained(&entry, Some(&unit), said) }.data();
+        (data["notInForce"].clone(), data["quota"][0]["max"]["cpu"].clone())
+    };
+    assert_eq!(data(std::slice::from_ref(&good)), (Value::Null, json!("64")));
+    let told = "INVALID: ElasticQuotaTree bad: root/team, max: found banana; allowed: amounts\nIn force: ";
+    let told = |instead: &str| json!(format!("{told}{instead}\n"));
+    assert_eq!(data(&[bad.clone(), good]), (told("ElasticQuotaTree good, generation 3"), json!("64")));
+    assert_eq!(data(&[kept]), (told("ElasticQuotaTree bad, generation 2"), json!("32")));
+    let none = told("no tree; jobs whose policy uses a queue wait");
+    assert_eq!(data(&[bad]), (none, Value::Null));
+}
+
+/// Its tables wrap what they say; no column is left out, and no line is longer than the terminal.
+#[test]
+fn an_explanation_fits_80_columns() {
+    let entry = waiting();
+    let unit = unit("train", "root/team", 0, "2026-01-01T10:00:00Z");
+    let used = json!({"nvidia.com/gpu": "128", "kube-queue/max-jobs": "123", "memory": "2048Gi"});
+    let status =
+        json!({"root": {"name": "root", "used": used, "children": [{"name": "team", "used": used}]}});
+    let rows = queue::rows(&[tree("teams", "64", status)], std::slice::from_ref(&unit));
+    let node = |gpus: &str, free: &str, count: i64| json!({"count": count, "allocatable": {"nvidia.com/gpu": gpus}, "free": {"nvidia.com/gpu": free}});
+    let clusters =
+        [cluster("eu-central-1", json!([node("8", "2", 300)])), cluster("west", json!([node("2", "2", 9)]))];
+    let now = "2026-01-01T10:01:00Z".parse().expect("a time");
+    let said = Said::of(&entry, Some(&unit), std::slice::from_ref(&unit), None, true, now);
+    let found = Explained {
+        path: rows.iter().collect(),
+        verdicts: verdicts(&entry, &clusters),
+        policy: vec!["PropagationPolicy team/training-on-accelerators".to_string()],
+        invalid:
+            "INVALID: ElasticQuotaTree teams: root/team, max: found banana; allowed: amounts of resources\n"
+                .into(),
+        hidden: vec![Hidden::OtherJobs],
+        ..explained(&entry, Some(&unit), said)
+    };
+    let print = |width: Option<usize>| terminal::fold(&found.print(now, width).expect("a text"), width);
+    let (wide, narrow) = (print(None), print(Some(80)));
+    let longest = narrow.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|longest| longest <= 80), "{narrow}");
+    assert!(wide.lines().any(|line| line.chars().count() > 80), "{wide}");
+    let left_out: Vec<&str> =
+        wide.split_whitespace().filter(|word| !narrow.split_whitespace().any(|kept| kept == *word)).collect();
+    assert_eq!(left_out, [""; 0], "{narrow}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 pub use what::{Query, parse};
 
 use crate::args::GetArgs;
-use fleet_console::{jsonpath::Template, progress::Progress};
+use fleet_console::{jsonpath::Template, progress::Progress, terminal};
 use tables::Part;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -228,6 +228,7 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Re
         headers: !args.listing.no_headers,
         prefixed: kinds.len() > 1,
         sort_by: args.listing.sort_by.clone(),
+        width: terminal::width(),
     };
     let mut texts = Vec::new();
     for kind in &kinds {

@@ -6,7 +6,7 @@ use fleet_cli_ground::{age, discovery::Kind};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use fleet_console::{jsonpath, table::Table, terminal};
+use fleet_console::{jsonpath, table::Table};
 
 /// The answer of one server for one kind.
 pub struct Part<'a> {
@@ -26,6 +26,8 @@ pub struct Style {
     pub prefixed: bool,
     /// Path of the field for sorting.
     pub sort_by: Option<String>,
+    /// Columns of the terminal, if it has a limit.
+    pub width: Option<usize>,
 }
 
 struct Column<'a> {
@@ -93,7 +95,7 @@ pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> 
     }
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     table.rows = sorted.into_iter().map(|(_, cells)| cells).collect();
-    Ok(if style.headers { table.print() } else { table.rows_within(terminal::width()) })
+    Ok(if style.headers { table.print_within(style.width) } else { table.rows_within(style.width) })
 }
 
 struct Row<'a> {

@@ -129,7 +129,8 @@ pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> anyhow::Result<
     if wide {
         headers.extend(["Cells", "Jobs", "Who may use it"]);
     }
-    let mut list = List::of_objects(&headers, "virtualcluster/");
+    // Memory and cpu follow from the cells, of which the GPUs tell how many there are.
+    let mut list = List { spare: &["Memory", "CPU"], ..List::of_objects(&headers, "virtualcluster/") };
     list.nothing =
         "No virtual clusters: apply a configuration of cells with `fleet vc apply -f FILE`.".to_string();
     for vc in found {

@@ -1,5 +1,5 @@
 use fleet_api::{CellConfiguration, VirtualCluster};
-use fleet_cli_ground::listing::Names;
+use fleet_cli_ground::{listing::Names, output::Headers};
 use fleet_openpai::cells::{
     plan::{JobChange, Plan},
     tree::{Occupant, Row},
@@ -83,6 +83,50 @@ fn virtual_clusters_and_their_trees_are_tables() {
     let text = show::tree(&[row], false, Names::Tree).expect("a list").print();
     assert!(text.contains("  NODE a-0") && text.contains("2/2 Bad"), "{text}");
     assert!(text.contains("default/job-3 (vc1, prod)"), "{text}");
+}
+
+/// What waits and runs in a virtual cluster is told on a narrow terminal, too; cells and jobs with names as usual.
+#[test]
+fn virtual_clusters_fit_80_columns() {
+    let vc = |name: &str| -> VirtualCluster {
+        serde_json::from_value(json!({
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name},
+            "spec": {"name": name, "configuration": "cells"},
+            "status": {"allocation": "50%", "gpu": "128/256", "cpu": "640/1280", "memory": "4Ti/8Ti", "bad": 1,
+                "running": 12, "waiting": 3}}))
+        .expect("a virtual cluster")
+    };
+    let fits = |text: &str| text.lines().all(|line| line.chars().count() <= 80);
+    let list = show::virtual_clusters(&[vc("default"), vc("research")], false).expect("a list");
+    let text = list.print_within(Some(80), Headers::Printed);
+    assert!(fits(&text), "{text}");
+    for header in ["NAME", "ALLOCATION", "GPU", "BAD", "LENT", "BORROWED", "WAITING", "RUNNING"] {
+        assert!(text.contains(header), "{header} in\n{text}");
+    }
+    let row = |depth: usize, kind: &str, name: &str, jobs: &[&str]| Row {
+        depth,
+        cell_type: kind.into(),
+        name: name.into(),
+        leaves: 8,
+        used: 8,
+        healthiness: "Bad".into(),
+        virtual_clusters: vec!["default".into(), "research".into()],
+        jobs: jobs
+            .iter()
+            .map(|job| Occupant {
+                job: format!("team-research/{job}"),
+                virtual_cluster: "research".into(),
+                class: "prod".into(),
+                ..Occupant::default()
+            })
+            .collect(),
+        ..Row::default()
+    };
+    let rows = [row(0, "DGX2-V100-NODE", "0", &[]), row(1, "DGX2-V100", "0/1", &["train-resnet-50"])];
+    let text =
+        show::tree(&rows, false, Names::Tree).expect("a list").print_within(Some(80), Headers::Printed);
+    assert!(fits(&text) && text.contains("8/8 Bad") && text.contains("JOB"), "{text}");
+    assert!(text.contains("team-research/train-resnet-50"), "{text}");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use fleet_policies::reason::Reason;
 use kube_core::DynamicObject;
 use serde_json::{Value, json};
@@ -25,9 +27,16 @@ fn object(value: Value) -> DynamicObject {
 
 /// A job whose one role is called `role`.
 fn job(generation: i64, role: &str, status: Value) -> Change<DynamicObject> {
+    job_named("train", "u", generation, role, status)
+}
+
+fn job_named(name: &str, uid: &str, generation: i64, role: &str, status: Value) -> Change<DynamicObject> {
+    // Each object that a watch tells is newer than those before.
+    static VERSION: AtomicU64 = AtomicU64::new(1);
+    let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
     Change::Apply(object(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
-        "metadata": {"name": "train", "namespace": "team", "uid": "u", "generation": generation,
-            "resourceVersion": format!("{}{}", generation, status.to_string().len())},
+        "metadata": {"name": name, "namespace": "team", "uid": uid, "generation": generation,
+            "resourceVersion": version},
         "spec": {"pytorchReplicaSpecs": {role: {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}}},
         "status": status})))
 }
@@ -49,7 +58,16 @@ fn apply_policy(world: &mut World, name: &str, extra: Value) {
 
 /// What is written for the job: the status and the event's reason and count.
 fn reported(unclaimed: &mut Unclaimed, world: &World) -> (Option<Value>, Option<(String, i64)>) {
-    let mut writes = unclaimed.plan(world, &torch(), &key(), Timestamp::UNIX_EPOCH);
+    reported_of(&key().1, unclaimed, world)
+}
+
+fn reported_of(
+    name: &str,
+    unclaimed: &mut Unclaimed,
+    world: &World,
+) -> (Option<Value>, Option<(String, i64)>) {
+    let key = ("team".to_string(), name.to_string());
+    let mut writes = unclaimed.plan(world, &torch(), &key, Timestamp::UNIX_EPOCH);
     assert!(writes.len() <= 1, "{writes:?}");
     let Some(mut write) = writes.pop() else { return (None, None) };
     let nested = write.then.pop();
@@ -98,6 +116,35 @@ fn nonsense_is_told_once_a_generation_and_counted() {
     assert_eq!(reported(&mut unclaimed, &world), (None, None));
     world.observe(Observation::Object(torch(), job(2, "Mastre", status)));
     assert_eq!(reported(&mut unclaimed, &world), (None, Some((String::new(), 2))));
+}
+
+/// Whatever else is submitted, each nonsense is told once, and counted for itself alone.
+#[test]
+fn nonsense_is_not_told_again_with_every_other_submission() {
+    let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+    apply_policy(&mut world, "p", json!({}));
+    world.observe(Observation::Object(torch(), job(1, "Mastre", Value::Null)));
+    let (status, event) = reported(&mut unclaimed, &world);
+    assert_eq!(event, Some(("InvalidWorkload".to_string(), 1)));
+    world.observe(Observation::Object(torch(), job(1, "Mastre", status.clone().expect("a state"))));
+    for (number, role) in ["Master", "Mastre", "Worker", "Wroker"].into_iter().enumerate() {
+        let name = format!("other-{number}");
+        let other = |status: Value| job_named(&name, &format!("u-{number}"), 1, role, status);
+        world.observe(Observation::Object(torch(), other(Value::Null)));
+        let (told, event) = reported_of(&name, &mut unclaimed, &world);
+        let is_wrong = !["Master", "Worker"].contains(&role);
+        assert_eq!(event, is_wrong.then(|| ("InvalidWorkload".to_string(), 1)), "{name}");
+        world.observe(Observation::Object(torch(), other(told.unwrap_or_default())));
+        assert_eq!(reported(&mut unclaimed, &world), (None, None), "after {name}");
+        assert_eq!(reported_of(&name, &mut unclaimed, &world), (None, None), "{name}");
+    }
+    // Also where the status that was written has not come back yet.
+    world.observe(Observation::Object(torch(), job(1, "Mastre", Value::Null)));
+    let (again, event) = reported(&mut unclaimed, &world);
+    assert_eq!((again, event), (status, None));
+    // A job of its name after it is another one.
+    world.observe(Observation::Object(torch(), job_named("train", "v", 1, "Mastre", Value::Null)));
+    assert_eq!(reported(&mut unclaimed, &world).1, Some(("InvalidWorkload".to_string(), 1)));
 }
 
 #[test]

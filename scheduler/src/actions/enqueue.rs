@@ -41,6 +41,14 @@ struct Entry {
     refused: BTreeMap<QueueId, Vec<Refused>>,
 }
 
+/// What the group's minimum resources ask for beside what its pods hold. A group that waits has pods with places if the
+/// scheduler was restarted after their bindings and before its admission was written.
+fn lacks(group: &Group) -> Option<Vec<i64>> {
+    let minimum = group.min_resources.as_ref()?;
+    let asks = minimum.iter().enumerate().map(|(d, n)| (n - get(&group.allocated, d)).max(0));
+    Some(asks.collect())
+}
+
 impl Cluster {
     /// Admits groups, queue by queue in their order, one group a turn.
     pub(crate) fn enqueue(&mut self, now: i64) {
@@ -89,14 +97,16 @@ impl Cluster {
         }
         let group = self.group(id);
         let queue = group.queue;
-        let minimum = group.min_resources.clone().unwrap_or_default();
+        let asks = lacks(group);
+        let minimum = asks.clone().unwrap_or_default();
         let (late, priority) = (self.is_late(group, entry.now), group.input.priority);
         let known = entry.refused.entry(queue).or_default();
         let judged = !late && !minimum.is_empty();
         if let Some(equal) = known.iter().find(|refused| judged && refused.covers(&minimum, priority)) {
             return Err(equal.why.clone());
         }
-        if let Err(why) = self.may_enter(id, late, entry.room.as_deref()) {
+        let asks = asks.as_deref().filter(|_| !late);
+        if let Err(why) = self.may_enter(id, asks, entry.room.as_deref()) {
             let why: Arc<str> = why.into();
             let known = entry.refused.entry(queue).or_default();
             if known.len() < REFUSED_KEPT && !minimum.is_empty() {
@@ -111,9 +121,9 @@ impl Cluster {
     }
 
     fn admit(&mut self, id: GroupId, entry: &mut Entry) {
-        let minimum = self.group(id).min_resources.as_deref().unwrap_or_default();
+        let minimum = lacks(self.group(id)).unwrap_or_default();
         for (d, room) in entry.room.iter_mut().flatten().enumerate() {
-            *room -= get(minimum, d);
+            *room -= get(&minimum, d);
         }
         resourcequota::promise(&self.state, id, &mut entry.promised);
         self.group_mut(id).why = None;
@@ -142,8 +152,8 @@ impl Cluster {
         room
     }
 
-    /// Whether the group may be admitted now, or why not.
-    fn may_enter(&self, id: GroupId, late: bool, room: Option<&[i64]>) -> Result<(), String> {
+    /// Whether the group may be admitted now, or why not. `asks`: what it needs beside what it holds, if that counts.
+    fn may_enter(&self, id: GroupId, asks: Option<&[i64]>, room: Option<&[i64]>) -> Result<(), String> {
         let group = self.group(id);
         let queue = self.queue(group.queue);
         if let Some(why) = queue.closed_because() {
@@ -155,7 +165,7 @@ impl Cluster {
                 queue.input.name
             ));
         }
-        let Some(minimum) = group.min_resources.as_ref().filter(|_| !late) else { return Ok(()) };
+        let Some(minimum) = asks else { return Ok(()) };
         if self.policy.queues.admission {
             let lineage =
                 if self.policy.queues.capacity { self.lineage(group.queue) } else { vec![group.queue] };

@@ -49,6 +49,31 @@ fn overcommit() {
     assert_eq!(phase("1.2", ""), "Inqueue");
 }
 
+/// A scheduler that is started again finds bound pods of a group whose admission nobody has written yet.
+#[test]
+fn a_group_that_holds_some_of_its_places_asks_for_the_rest() {
+    for plugin in [
+        Plugin::with(Proportion, &[JobEnqueued]),
+        Plugin::with(Capacity, &[JobEnqueued]),
+        Plugin::new(Overcommit).argument("overcommit-factor", "1.0"),
+    ] {
+        let phase = |held: usize, others: &[&str]| {
+            let pods: Vec<String> = (0..4)
+                .map(|i| format!("p-a-{i} pg c1 {}", if i < held { "on=n1" } else { "" }))
+                .chain(others.iter().map(ToString::to_string))
+                .collect();
+            let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+            let groups = ["o q1 phase=Running", "pg q1 min=4 phase=Pending minres=c4"];
+            let bed = Bed::new(&Config { actions: vec![Action::Enqueue], ..config(vec![plugin.clone()]) });
+            bed.nodes(&["n1 c4"]).queues(&["q1 w1 cap=c4"]).groups(&groups).pods(&pods).cycle().phase("pg")
+        };
+        for held in 0..4 {
+            assert_eq!(phase(held, &[]), "Inqueue", "{plugin:?} {held}");
+        }
+        assert_eq!(phase(1, &["o-a-0 o c1 on=n1"]), "Pending", "{plugin:?}: another holds what it needs");
+    }
+}
+
 #[test]
 fn admission_by_queue() {
     for (plugin, queues) in [

@@ -135,6 +135,54 @@ proptest! {
         }
     }
 
+    /// The same where the victims are of another queue, which holds more than it deserves: whoever of the gang has a place,
+    /// pods that never preempt are where room was, and a gang of nobody else makes nobody leave.
+    #[test]
+    fn who_never_preempts_makes_nobody_of_another_queue_leave(
+        nodes in proptest::collection::vec(2_i64..6, 1..4),
+        low in proptest::collection::vec((0_usize..2, 1_i64..4, 1_usize..3, 0_usize..3), 1..5),
+        high in proptest::collection::vec((1_i64..4, any::<bool>()), 1..4),
+        min in 0_usize..4,
+        by_capacity in any::<bool>(),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&taking(if by_capacity { Capacity } else { Proportion })).nodes(&names);
+        bed.queue("q0 w1 des=c1");
+        bed.queue("q1 w3 des=c9");
+        let mut sizes = std::collections::BTreeMap::new();
+        for (number, (queue, size, count, min)) in low.iter().enumerate() {
+            bed.group(&format!("g{number} q{queue} min={} prio=1 created={number}", min.min(count)));
+            for i in 0..*count {
+                bed.pod(&format!("p{number}-a-{i} g{number} c{size}"));
+                sizes.insert(format!("p{number}-a-{i}"), *size);
+            }
+        }
+        bed.cycle_at(0);
+        // Of those that took others' places nobody is asked here, nor of those that wait.
+        prop_assume!(bed.evicted.is_empty());
+        bed.settle();
+        for pod in sizes.keys().filter(|pod| !bed.bound.contains_key(*pod)).cloned().collect::<Vec<_>>() {
+            bed.end(&pod);
+        }
+        let mut free = nodes.clone();
+        for (pod, node) in &bed.bound {
+            free[node[1..].parse::<usize>().unwrap()] -= sizes[pod];
+        }
+        bed.group(&format!("high q1 min={} prio=9 created=9", min.min(high.len())));
+        for (i, (size, never)) in high.iter().enumerate() {
+            bed.pod(&format!("h-a-{i} high c{size} {}", if *never { "never" } else { "" }));
+        }
+        bed.cycle_at(1);
+        let (binds, promises) = (bed.binds(), bed.promises());
+        let has_place = |i: usize| format!(" {binds} {promises}").contains(&format!(" h-a-{i}>"));
+        let peaceful = high.iter().enumerate().filter(|(i, (_, never))| *never && has_place(*i));
+        let peaceful: Vec<i64> = peaceful.map(|(_, (size, _))| *size).collect();
+        prop_assert!(fits(&mut free, &peaceful), "{binds} | {promises} | {:?} left", bed.evicted);
+        let only_peaceful = high.iter().all(|(_, never)| *never);
+        prop_assert!(!only_peaceful || bed.evicted.is_empty(), "{:?} left", bed.evicted);
+    }
+
     /// Victims are useful and none too many, nobody takes without need, and it comes to an end.
     #[test]
     fn taking_ends_and_takes_no_more_than_needed(

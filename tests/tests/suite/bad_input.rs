@@ -225,6 +225,80 @@ async fn a_job_in_no_leaf_and_a_job_with_an_unreadable_request() -> anyhow::Resu
     fleet.finish().await
 }
 
+/// The controller looks at all jobs again whenever one is submitted. What it says of one that can never run stays said once.
+#[tokio::test]
+async fn a_job_that_can_never_run_is_told_once_whatever_else_is_submitted() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x8").start().await?;
+    fleet.apply(&gang_policy(Queueing::AtOnce)).await?;
+    let wrong = Job::pytorch("wrong").pod(json!({"priorityClassName": "system-node-critical"}));
+    fleet.apply(&wrong.manifest()).await?;
+    let told = async || -> anyhow::Result<Vec<Value>> {
+        let mut events = fleet.events_of(PYTORCH_JOB, "wrong").await?;
+        events.retain(|event| event["reason"] == "InvalidWorkload");
+        Ok(events)
+    };
+    fleet
+        .wait_for("a warning about the job", async || {
+            let events = told().await?;
+            Ok(Look::at(!events.is_empty(), || json!(events).to_string()))
+        })
+        .await?;
+    fleet.wait_state(PYTORCH_JOB, "wrong", "InvalidWorkload").await?;
+    let before = fleet.get(PYTORCH_JOB, "default", "wrong").await?.unwrap_or_default();
+    for number in 0..3 {
+        let name = format!("right-{number}");
+        fleet.apply(&Job::pytorch(&name).manifest()).await?;
+        fleet.wait_state(PYTORCH_JOB, &name, "Succeeded").await?;
+    }
+    let events = told().await?;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0]["count"].is_null() || events[0]["count"] == 1, "{events:?}");
+    assert_says(events[0]["message"].as_str().unwrap_or_default(), &["system-node-critical", "allowed"]);
+    let after = fleet.get(PYTORCH_JOB, "default", "wrong").await?.unwrap_or_default();
+    assert_eq!(
+        after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
+        "nothing is written"
+    );
+    assert_eq!(fleet.get(BINDING, "default", "wrong-pytorchjob").await?, None);
+    fleet.finish().await
+}
+
+/// `fleet explain -o json` names the trees that are not in force, beside the limits that are.
+#[tokio::test]
+async fn a_tree_that_is_not_in_force_is_in_the_data_of_explain() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x8").listening().start().await?;
+    let folder = tempfile::tempdir()?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, fleet.kubeconfig().context("a hub that listens")?)?;
+    fleet.apply(&quota_tree(json!({"kube-queue/max-jobs": 1}))).await?;
+    fleet.apply(&gang_policy(Queueing::Queued)).await?;
+    for name in ["first", "second"] {
+        fleet.apply(&Job::pytorch(name).runs("forever").manifest()).await?;
+        let state = if name == "first" { "Running" } else { "Queuing" };
+        fleet.wait_state(PYTORCH_JOB, name, state).await?;
+    }
+    let explained = async || -> anyhow::Result<Value> {
+        let said = fleet_says(&kubeconfig, "explain second -o json").await?;
+        serde_json::from_str(&said.stdout).with_context(|| said.to_string())
+    };
+    let found = explained().await?;
+    assert_eq!((&found["job"], &found["notInForce"]), (&json!("default/second"), &Value::Null), "{found}");
+    let mut broken = quota_tree(json!({"kube-queue/max-jobs": 9}));
+    broken["spec"]["root"]["children"] = json!([
+        {"name": "team", "namespaces": ["default"]}, {"name": "other", "namespaces": ["default"]}]);
+    fleet.apply(&broken).await?;
+    wait_refused(&fleet, QUOTA_TREE, "kube-system", "tree", "Valid", "QuotaTreeInvalid").await?;
+    let found = explained().await?;
+    let told = found["notInForce"].as_str().unwrap_or_default();
+    assert_says(
+        told,
+        &["INVALID: ElasticQuotaTree tree: ", "root/other", "In force: ElasticQuotaTree tree, generation 1"],
+    );
+    let most: Vec<&Value> = found["quota"].as_array().into_iter().flatten().collect();
+    assert!(most.iter().any(|node| node["max"]["kube-queue/max-jobs"] == "1"), "{found}");
+    fleet.finish().await
+}
+
 /// Runs `fleet WORD..` with this kubeconfig.
 async fn fleet_says(kubeconfig: &Path, line: &str) -> anyhow::Result<Said> {
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -27,6 +27,7 @@ mod processes;
 mod quota;
 mod rights;
 mod shared;
+mod tables;
 mod tenants;
 mod tokens;
 mod vc_isolation;

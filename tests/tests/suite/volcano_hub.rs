@@ -81,3 +81,88 @@ async fn a_wish_about_the_network_holds_in_the_member() -> anyhow::Result<()> {
     assert!(nodes.chunks(2).any(|pair| pair == on.as_slice()), "{on:?} of {nodes:?}");
     fleet.finish().await
 }
+
+/// A job of the hub with one cpu for each of these tasks, and these fields.
+fn of_tasks(name: &str, tasks: &[Value], more: &Value) -> Value {
+    let mut spec = json!({"tasks": tasks});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+fn task(name: &str, more: &Value) -> Value {
+    let mut task = json!({"name": name, "replicas": 1, "template": {"spec": {"restartPolicy": "OnFailure",
+        "containers": [{"name": "main", "image": "registry.example.com/train:v1",
+            "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}}});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        task[field] = value.clone();
+    }
+    task
+}
+
+fn after(name: &str, names: &[&str]) -> Value {
+    task(name, &json!({"dependsOn": {"name": names}}))
+}
+
+/// Users submit on the hub, where no webhook of a member is asked.
+#[tokio::test]
+async fn what_could_never_run_is_refused_on_the_hub_or_says_so_there() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x8").cpu("16").run_time(RunTime::Forever).start().await?;
+    policy(&fleet).await?;
+    let hub = fleet.hub();
+    let plain = || task("t", &json!({}));
+    let on = |event: &str| json!({"event": event, "action": "AbortJob"});
+    let twice = json!({"template": {"spec": {"containers": [{"name": "main", "image": "i"}, {"name": "main", "image": "i"}]}}});
+    let parts = json!({"partitionPolicy": {"totalPartitions": 1, "partitionSize": 1, "minPartitions": 2}});
+    for (tasks, more, wanted) in [
+        (
+            vec![after("a", &["b"]), after("b", &["c"]), after("c", &["a"])],
+            json!({}),
+            "allowed: dependsOn without a cycle",
+        ),
+        (vec![task("t", &twice)], json!({}), "found the name main twice"),
+        (vec![plain()], json!({"plugins": {"mpi": []}}), "no master among them"),
+        (
+            vec![plain()],
+            json!({"policies": [on("PodFailed"), on("PodFailed")]}),
+            "found the event PodFailed twice",
+        ),
+        (
+            vec![plain()],
+            json!({"policies": [{"exitCode": 3, "action": "AbortJob"}, {"exitCode": 3, "action": "RestartJob"}]}),
+            "found the exitCode 3 twice",
+        ),
+        (vec![plain()], json!({"policies": [on("*"), on("PodFailed")]}), "found the event * beside"),
+        (vec![task("t", &parts)], json!({}), "found minPartitions 2 of totalPartitions 1"),
+        (vec![plain()], json!({"ttlSecondsAfterFinished": -1}), "found ttlSecondsAfterFinished -1"),
+    ] {
+        let error = match objects::create(&hub, &of_tasks("odd", &tasks, &more)).await {
+            Err(error) => error.to_string(),
+            Ok(()) => anyhow::bail!("taken: {tasks:?} {more}"),
+        };
+        anyhow::ensure!(error.contains(wanted), "{error}\nwanted: {wanted}");
+    }
+    assert!(fleet.get(VOLCANO_JOB, "default", "odd").await?.is_none());
+
+    // A cycle behind a long chain is more than a definition finds: the job is sent, and says why it never starts.
+    let names = ["t0", "t1", "t2", "t3", "t4", "x", "y", "z"];
+    let mut tasks = vec![task("t0", &json!({}))];
+    tasks.extend((1..8).map(|at| match names[at] {
+        "x" => after("x", &["t4", "z"]),
+        name => after(name, &[names[at - 1]]),
+    }));
+    fleet.apply(&of_tasks("long", &tasks, &json!({}))).await?;
+    fleet
+        .wait_for("the hub to say that the tasks wait for each other", async || {
+            let job = fleet.get(VOLCANO_JOB, "default", "long").await?.unwrap_or_default();
+            let said = job["status"].to_string();
+            let is = said.contains("InvalidSpec") && said.contains("found the cycle x -> z -> y -> x");
+            Ok(Look::at(is, || said))
+        })
+        .await?;
+    fleet.delete(VOLCANO_JOB, "default", "long").await?;
+    fleet.wait_gone(VOLCANO_JOB, "default", "long").await?;
+    fleet.finish().await
+}

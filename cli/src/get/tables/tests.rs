@@ -6,7 +6,15 @@ fn kind(group: &str, plural: &str) -> Kind {
 }
 
 fn style(clusters: bool) -> Style {
-    Style { clusters, wide: false, namespaces: false, headers: true, prefixed: false, sort_by: None }
+    Style {
+        clusters,
+        wide: false,
+        namespaces: false,
+        headers: true,
+        prefixed: false,
+        sort_by: None,
+        width: None,
+    }
 }
 
 #[test]
@@ -66,4 +74,47 @@ fn rows_are_ordered_by_a_field() {
     assert_eq!(by("{.spec.priority}").expect("a path"), "c\nb\na\n");
     assert_eq!(by(".metadata.name").expect("a path"), "a\nb\nc\n");
     assert!(by(".spec[").is_err());
+}
+
+/// Pods of two members, and jobs of the hub, as their servers print them.
+#[test]
+fn tables_fit_80_columns() {
+    let column = |name: &str| json!({"name": name, "priority": 0});
+    let answer = |columns: &[&str], rows: &[&[&str]]| {
+        let columns: Vec<Value> = columns.iter().map(|name| column(name)).collect();
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|cells| json!({"cells": cells, "object": {"metadata": {"namespace": "team-research"}}}))
+            .collect();
+        json!({"kind": "Table", "columnDefinitions": columns, "rows": rows})
+    };
+    let within = |width: Option<usize>, kind: &Kind, parts: &[Part<'_>], style: Style| {
+        merge(kind, parts, &Style { width, ..style }, Timestamp::UNIX_EPOCH).expect("a table")
+    };
+    let fits = |text: &str| text.lines().all(|line| line.chars().count() <= 80);
+
+    let pods = ["Name", "Ready", "Status", "Restarts", "Age"];
+    let east = answer(&pods, &[&["train-resnet-master-0", "1/1", "Running", "0", "6m23s"]]);
+    let west =
+        answer(&pods, &[&["train-resnet-worker-10", "0/1", "CrashLoopBackOff", "12 (5m ago)", "3d4h"]]);
+    let parts = [Part { cluster: "east", answer: &east }, Part { cluster: "west", answer: &west }];
+    insta::assert_snapshot!(within(Some(80), &kind("", "pods"), &parts, style(true)), @r"
+    NAME                     CLUSTER   READY   STATUS             RESTARTS     AGE
+    train-resnet-master-0    east      1/1     Running            0            6m23s
+    train-resnet-worker-10   west      0/1     CrashLoopBackOff   12 (5m       3d4h
+                                                                  ago)
+    ");
+    // With all namespaces there is no room for the last column; a pipe has all of them.
+    let everywhere = || Style { namespaces: true, ..style(true) };
+    let text = within(Some(80), &kind("", "pods"), &parts, everywhere());
+    assert!(fits(&text) && text.starts_with("NAMESPACE") && text.contains("STATUS"), "{text}");
+    let text = within(None, &kind("", "pods"), &parts, everywhere());
+    assert!(text.lines().all(|line| line.contains("AGE") || line.ends_with(['s', 'h'])), "{text}");
+
+    let jobs = answer(&["Name", "State", "Age"], &[&["train-resnet", "Running", "6m23s"]]);
+    let parts = [Part { cluster: "east", answer: &jobs }, Part { cluster: "eu-central-1", answer: &jobs }];
+    let text = within(Some(80), &kind("kubeflow.org", "pytorchjobs"), &parts, everywhere());
+    assert!(fits(&text) && text.contains("ADOPTION"), "{text}");
+    let bare = Style { headers: false, ..everywhere() };
+    assert!(fits(&within(Some(80), &kind("kubeflow.org", "pytorchjobs"), &parts, bare)));
 }

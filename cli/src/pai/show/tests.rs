@@ -1,3 +1,4 @@
+use fleet_cli_ground::output::Headers;
 use fleet_openpai::jobs::{detail, item, tasks_of_pods};
 use fleet_pai::state::State;
 use serde_json::json;
@@ -47,6 +48,25 @@ fn jobs_stand_in_a_table() {
         mnist   alice   FAILED    vc1   prod       2       2      0         10m         7m         team-a      east      alice-mnist
         ");
     assert_eq!(items[0].state, State::Waiting);
+}
+
+#[test]
+fn jobs_fit_80_columns() {
+    let mut items = vec![item(&run(Value::Null, None)); 2];
+    items[1].name = "resnet-50-distributed".to_owned();
+    items[1].virtual_cluster = "research".to_owned();
+    let within = |items: &[Item]| {
+        let text = table(items, false, now()).expect("a list").print_within(Some(80), Headers::Printed);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        text
+    };
+    insta::assert_snapshot!(within(&items[..1]), @r"
+        NAME    USER    STATE     VC    PRIORITY   TASKS   GPUS   RETRIES   SUBMITTED
+        mnist   alice   WAITING   vc1   prod       2       2      0         10m
+        ");
+    for header in ["NAME", "USER", "STATE", "VC", "PRIORITY", "TASKS", "GPUS"] {
+        assert!(within(&items).contains(header), "{header} in\n{}", within(&items));
+    }
 }
 
 #[test]

@@ -195,7 +195,13 @@ impl Planner {
 
     /// Whether a run has no pod on cells any more, its cluster could not hold any of those that wait even if it were empty,
     /// and it keeps the job from a cluster that could hold it, or quota from other jobs.
-    fn is_stranded(&mut self, job: &Job, held: &Held, asks: &CellJob, missing: &[CellGroupAsk]) -> bool {
+    pub(super) fn is_stranded(
+        &mut self,
+        job: &Job,
+        held: &Held,
+        asks: &CellJob,
+        missing: &[CellGroupAsk],
+    ) -> bool {
         if self.cells.cells.is_none() || self.cells.groups_of(&job.id, Some(held)).iter().any(has_cells) {
             return false;
         }

@@ -87,6 +87,35 @@ fn a_run_without_pods_leaves_a_cluster_that_can_give_it_no_cells() {
     assert_eq!(lab.plan(), ["three -> e0:[0] e1:[1] e2:[2]"]);
 }
 
+/// Another controller knows what runs by its reservations alone, and takes the cells from there with its first plan.
+#[test]
+fn a_run_whose_cells_are_still_to_be_recovered_is_not_ended_for_having_none() {
+    let mut before = lab(1, 0);
+    before.submit("three", "vc", 100, 3, false);
+    assert_eq!(before.plan(), ["three -> w0:[0] w1:[1]"]);
+    before.in_the_west("three");
+    let strands = |lab: &mut Lab| {
+        let job = lab.jobs["three"].clone();
+        let (Stand::Holds(held), Some(asks)) = (&job.stand, job.cells.clone()) else { panic!("it runs") };
+        let missing: Vec<CellGroupAsk> = lab.planner.cells.missing(&job, held).cloned().collect();
+        lab.planner.is_stranded(&job, held, &asks, &missing)
+    };
+    // What was promised is in another cluster by now, so that nothing else keeps the run.
+    let mut after = lab(0, 1);
+    (after.now_ms, after.jobs) = (before.now_ms, before.jobs.clone());
+    after.planner.set_job(after.jobs["three"].clone(), after.now_ms);
+    assert_eq!(after.places(&JobId::new("default/three")), "", "nothing is recovered yet");
+    assert!(!strands(&mut after), "pods may run on what its reservation names");
+    let told = after.plan();
+    assert!(told.iter().all(|told| !told.contains("leaves")), "{told:?}");
+    after.in_the_west("three");
+    assert!(after.plan().is_empty(), "two pods run");
+    assert_eq!(after.places(&JobId::new("default/three")), "w0:[0] w1:[1]");
+    after.ended_in_the_west("three", &[0, 1]);
+    let told = after.plan();
+    assert!(told.contains(&"three leaves west".to_string()), "{told:?}");
+}
+
 #[test]
 fn a_run_stays_where_it_may_get_cells_again_or_where_no_other_cluster_has_any() {
     let mut lab = lab(1, 0);
