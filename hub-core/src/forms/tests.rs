@@ -120,6 +120,7 @@ fn a_namespace_with_too_many_override_policies_sends_nothing_and_says_why() {
     for (namespace, expected) in
         [("a", "namespace a: found more override policies; allowed: 4096"), ("b", "")]
     {
+        world.namespaces.insert(namespace.to_string(), Level::default());
         let (kind, key) = job(&mut world, namespace, 1);
         let object = world.object(&kind, &key).expect("a job");
         let why = asked::written(&world, namespace, (*object.value).clone(), "east").err();

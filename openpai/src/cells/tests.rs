@@ -168,7 +168,11 @@ fn a_member_has_the_nodes_that_its_report_names() {
     let reports = |status: Value| {
         let mut east = cluster("east");
         east.status = serde_json::from_value(status).expect("a status");
-        Standing { clusters: vec![east, cluster("west")], configurations: Vec::new(), ..standing(&[]) }
+        // The other member has no nodes, and says so.
+        let mut west = cluster("west");
+        west.status =
+            serde_json::from_value(json!({"nodeSummary": {"totalNum": 0, "readyNum": 0}})).expect("a status");
+        Standing { clusters: vec![east, west], configurations: Vec::new(), ..standing(&[]) }
     };
     let shape = |node: &str| json!([{"count": 1, "allocatable": {}, "free": {}, "nodes": [node]}]);
     let unnamed = |standing: &Standing| {
