@@ -214,11 +214,10 @@ impl Scheduler {
         else {
             return Vec::new();
         };
-        if world.bound_object(entry).is_none_or(|object| object.deleting) {
+        let Some(object) = world.bound_object(entry).filter(|object| !object.deleting) else {
             return Vec::new();
-        }
+        };
         // After an edit, or an edit of the tree, places are requested again once the binding is up to date.
-        let Some(object) = world.bound_object(entry) else { return Vec::new() };
         if !self.forms.is_current(world, entry, object) || !unqueued::is_told(world, entry) {
             return Vec::new();
         }

@@ -66,10 +66,12 @@ fn complete(
         };
         let is_page = found.extension().is_some_and(|extension| extension == "md");
         if !found.starts_with(links::BOOK) {
-            if is_page {
-                wrong.push(format!("{at}: a page outside of the book; allowed: its folder"));
+            // The whole checkout would be copied for a link to its root.
+            match is_page || found.components().next().is_none() {
+                true => wrong
+                    .push(format!("{at}: found a page outside of the book; allowed: a file or its folder")),
+                false => copy(&root.join(&found), &site.join(&found))?,
             }
-            copy(&root.join(&found), &site.join(&found))?;
         } else if is_page {
             let html = site.join(found.with_extension("html"));
             let text = fs::read_to_string(&html).with_context(|| format!("{at}: {}", html.display()))?;

@@ -193,7 +193,7 @@ async fn tables_fit_80_columns() -> anyhow::Result<()> {
         "get pytorchjobs,jobs.batch.volcano.sh -A",
         "get pods -A -M",
         "queue",
-        "vc",
+        "vc get",
         "vc cells --all",
         "vc explain alice-job-config-0",
         "pai list",
