@@ -1,10 +1,14 @@
 //! Tokens of the hub: who gets one, for how long, and that a bootstrap token serves one agent.
 
+use std::time::Duration;
+
 use fleet_api::access::{self, AGENT_ACCOUNT, BOOTSTRAP, CLAIM, CLAIM_ANNOTATION};
 use fleet_tests::{
+    Look,
     objects::{self, Kind, SECRET, SERVICE_ACCOUNT},
     rights::{Hub, account_manifest},
     servers::Door,
+    wait_for,
 };
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{
@@ -26,6 +30,20 @@ fn denied<T: std::fmt::Debug>(what: &str, policy: &str, answer: Result<T, kube::
         Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains(policy) => {}
         other => panic!("{what}: found {other:?}; allowed: a refusal by {policy}"),
     }
+}
+
+/// Waits until the policy is in force. A real server knows it a second or two after it was created.
+async fn in_force<T: std::fmt::Debug>(
+    policy: &str,
+    mut ask: impl AsyncFnMut() -> Result<T, kube::Error>,
+) -> anyhow::Result<()> {
+    wait_for(&format!("{policy} to be in force"), Duration::from_secs(10), async || {
+        let answer = ask().await;
+        let is_denied =
+            matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains(policy));
+        Ok(Look::at(is_denied, || format!("{answer:?}")))
+    })
+    .await
 }
 
 fn token_secret(name: &str, account: &str) -> DynamicObject {
@@ -55,6 +73,8 @@ async fn a_tenant_gets_no_token_of_another_account_by_a_secret() -> anyhow::Resu
     let (post, params) = (PostParams::default(), PatchParams::default());
     let secrets = |of: &Client| Kind::api(SECRET, of, "team-a");
     let (own, admin) = (secrets(&tenant), secrets(&hub.client));
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    in_force(POLICY, async || own.create(&dry_run, &token_secret("tok0", "ci")).await).await?;
     denied("a Secret for ci", POLICY, own.create(&post, &token_secret("tok1", "ci")).await);
     let apply = json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE,
         "metadata": {"name": "tok1", "annotations": {NAME: "ci"}}});
@@ -64,6 +84,11 @@ async fn a_tenant_gets_no_token_of_another_account_by_a_secret() -> anyhow::Resu
 
     // One that an administrator made is not turned into another's.
     admin.create(&post, &token_secret("given", "mine")).await?;
+    wait_for("the Secret to have its token", Duration::from_secs(10), async || {
+        let given = admin.get("given").await?;
+        Ok(Look::at(given.data["data"]["token"].is_string(), || given.data.to_string()))
+    })
+    .await?;
     for change in [
         json!({"metadata": {"annotations": {NAME: "ci"}}}),
         json!({"data": {"token": null}}),
@@ -98,6 +123,7 @@ async fn an_agents_token_lives_a_day_at_most() -> anyhow::Result<()> {
     let hub = Hub::start(Door::InProcess).await?;
     let (east, _) = hub.agent("east").await?;
     let own = ("fleet-east", AGENT_ACCOUNT);
+    in_force(POLICY, async || request(&east, own, json!({}), 1 << 32).await).await?;
     for seconds in [86_401, 365 * 86_400, 1 << 32] {
         denied("a long life", POLICY, request(&east, own, json!({}), seconds).await);
     }
@@ -119,6 +145,7 @@ async fn a_bootstrap_token_serves_one_agent() -> anyhow::Result<()> {
     let says = |word: &str| json!({"annotations": {CLAIM_ANNOTATION: word}});
     let (first, second) = ("a".repeat(32), "b".repeat(32));
     const TOKENS: &str = "fleet-bootstrap-tokens";
+    in_force(TOKENS, async || request(&holder, own, says(""), 3600).await).await?;
     for word in ["", &first] {
         denied("before a claim", TOKENS, request(&holder, own, says(word), 3600).await);
     }
