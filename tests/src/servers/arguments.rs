@@ -64,12 +64,14 @@ impl Layout<'_> {
 /// Controllers that every cluster has and that Fleet counts on: what clears up, and what lets nodes be used. Not those of
 /// workloads: tests bring their own kubelets, and the agent runs the jobs.
 const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,node-lifecycle-controller,\
-                           serviceaccount-controller,resourcequota-controller,disruption-controller,\
+                           serviceaccount-controller,serviceaccount-token-controller,resourcequota-controller,disruption-controller,\
                            clusterrole-aggregation-controller,persistentvolumeclaim-protection-controller";
 
-/// Arguments of `kube-controller-manager`, which reads a kubeconfig of an administrator.
-pub fn controller_manager(kubeconfig: &Path) -> Vec<String> {
+/// Arguments of `kube-controller-manager`, which reads a kubeconfig of an administrator. `accounts` is the key with which tokens of
+/// accounts are signed.
+pub fn controller_manager(kubeconfig: &Path, accounts: &Path) -> Vec<String> {
     vec![
+        format!("--service-account-private-key-file={}", accounts.display()),
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--controllers={CONTROLLERS}"),
         "--leader-elect=false".to_string(),

@@ -81,7 +81,8 @@ fn controllers(assets: &Path, folder: &Path, kubeconfig: &str) -> anyhow::Result
     }
     let file = folder.join("controllers.kubeconfig");
     std::fs::write(&file, kubeconfig).with_context(|| file.display().to_string())?;
-    spawn(assets, BINARY, arguments::controller_manager(&file), folder).map(Some)
+    spawn(assets, BINARY, arguments::controller_manager(&file, &folder.join("accounts.key")), folder)
+        .map(Some)
 }
 
 /// A client of the server a kubeconfig names.
