@@ -64,7 +64,7 @@ const ORPHAN_PAUSE: Duration = Duration::from_millis(300);
 const ROUNDS: usize = 8;
 /// Most reconciles before observations are applied again.
 const LOOKS: usize = 1024;
-/// What they may cost, in values visited: some 20 ms.
+/// What they may cost, in values visited: as much as overrides may visit of one object.
 const LOOKS_COST: usize = 1_000_000;
 
 /// Runs the controller against a hub until `shutdown` is cancelled; with an election, whenever it leads.

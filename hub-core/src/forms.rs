@@ -30,8 +30,8 @@ use crate::{
 
 /// Results at which all are dropped: more than the waiting jobs with overrides of any hub.
 const KEPT_MAX: usize = 20_000;
-/// What each namespace may spend in one round, in values visited: about 10 ms. A job that is looked at before it is spent is
-/// looked at whole.
+/// What each namespace may spend in one round, in values visited: half of what overrides may visit of one object. A job
+/// that is looked at before it is spent is looked at whole.
 const SHARE: usize = 500_000;
 
 /// Facts of every cluster.
