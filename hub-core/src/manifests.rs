@@ -322,7 +322,7 @@ pub fn work_spec(
     if let Some(resolution) = spec.conflict_resolution {
         body["conflictResolution"] = json!(resolution);
     }
-    if spec.preserve_resources_on_deletion == Some(true) && !unqueued::must_queue(world, entry) {
+    if spec.preserve_resources_on_deletion == Some(true) && !unqueued::leaves_nothing(world, entry) {
         body["preserveResourcesOnDeletion"] = json!(true);
     }
     if let Some(scheduling) = spec.pod_scheduling {

@@ -36,6 +36,13 @@ pub fn must_queue(world: &World, entry: &BindingEntry) -> bool {
     })
 }
 
+/// Whether a deleted job leaves nothing in its member, whatever its policy preserves, because no quota would count it: its
+/// leaf requires the queue; or it queues, and the policy is one of its own namespace.
+pub fn leaves_nothing(world: &World, entry: &BindingEntry) -> bool {
+    let of_its_namespace = || !entry.object.spec.policy.namespace.is_empty();
+    must_queue(world, entry) || entry.is_gang() && !is_unqueued(entry) && of_its_namespace()
+}
+
 /// Whether the binding says that the job queues, if the quota tree makes it.
 pub fn is_told(world: &World, entry: &BindingEntry) -> bool {
     entry.is_suspended() || !must_queue(world, entry)

@@ -7,6 +7,7 @@
 //! predicted (`Any`); the invariants must hold all the same.
 
 mod cells;
+mod cheats;
 mod hostile;
 mod jobs;
 mod users;
@@ -53,6 +54,9 @@ pub struct People {
     /// Make nodes cells, submit jobs to virtual clusters, and change what these were promised. Some seeds have them
     /// without being asked.
     pub virtual_clusters: u32,
+    /// Want more of their own leaf than it has: they change what a run was admitted with, and submit again while pods
+    /// still end.
+    pub cheats: u32,
     /// A tenant who writes Fleet's own marks, places pods by himself and sends what is too large.
     pub hostile_tenant: u32,
     /// A member whose credentials write lies into its Works, Reservations and Cluster.
@@ -80,6 +84,7 @@ impl People {
         names: 0,
         kinds: 0,
         virtual_clusters: 0,
+        cheats: 0,
         hostile_tenant: 0,
         hostile_member: 0,
         fair: 0,
@@ -99,6 +104,7 @@ impl People {
         names: 200,
         kinds: 400,
         virtual_clusters: 0,
+        cheats: 250,
         hostile_tenant: 250,
         hostile_member: 200,
         fair: 300,
@@ -127,7 +133,7 @@ impl People {
         Ok(people)
     }
 
-    fn weights(&mut self) -> [(&'static str, &mut u32); 15] {
+    fn weights(&mut self) -> [(&'static str, &mut u32); 16] {
         [
             ("edits", &mut self.edits),
             ("suspends", &mut self.suspends),
@@ -138,6 +144,7 @@ impl People {
             ("names", &mut self.names),
             ("kinds", &mut self.kinds),
             ("virtual-clusters", &mut self.virtual_clusters),
+            ("cheats", &mut self.cheats),
             ("hostile-tenant", &mut self.hostile_tenant),
             ("hostile-member", &mut self.hostile_member),
             ("fair", &mut self.fair),
@@ -189,6 +196,9 @@ impl Plan {
         }
         if let Some(mut random) = comes("trees", people.trees) {
             self.add_trees(&mut random);
+        }
+        if let Some(mut random) = comes("cheats", people.cheats) {
+            self.add_cheats(&mut random);
         }
         if let Some(mut random) = comes("hostile tenant", people.hostile_tenant) {
             self.add_hostile_tenant(&mut random);

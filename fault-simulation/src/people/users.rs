@@ -11,7 +11,7 @@ use crate::{
 };
 use fleet_simulator::scenario::ObjectName;
 
-const POLICY_API: &str = "policy.one.alibabacloud.com/v1alpha1";
+pub(super) const POLICY_API: &str = "policy.one.alibabacloud.com/v1alpha1";
 const QUOTA_LABEL: &str = "quota.scheduling.alibabacloud.com/name";
 /// What an override may try to be.
 const MANAGED: &str = "/metadata/labels/fleet.dev~1binding-uid";
@@ -201,7 +201,7 @@ fn edit(random: &mut Random, job: &Value) -> Value {
 }
 
 /// So many workers.
-fn replicas(job: &Value, many: u64) -> Value {
+pub(super) fn replicas(job: &Value, many: u64) -> Value {
     if let Some(field) = roles_field(job) {
         return json!({"spec": {field: {"Worker": {"replicas": many}}}});
     }

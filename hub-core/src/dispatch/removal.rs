@@ -148,14 +148,19 @@ pub(super) fn keep(key: &Key, work: &Work, until_ms: Option<i64>, step: &mut Ste
     }
 }
 
-/// Says that nothing of a deleted job is kept where all must queue: no quota would count it.
+/// Says that nothing of a deleted job is kept: no quota would count it.
 pub(super) fn not_preserved(world: &World, entry: &BindingEntry) -> Option<String> {
     let asks = entry.object.spec.preserve_resources_on_deletion == Some(true);
-    (asks && unqueued::must_queue(world, entry)).then(|| {
-        let rule = fleet_quota::REQUIRE_QUEUE;
+    (asks && unqueued::leaves_nothing(world, entry)).then(|| {
+        let (why, allowed) = match unqueued::must_queue(world, entry) {
+            true => {
+                (format!("its leaf of the quota tree has {}=true", fleet_quota::REQUIRE_QUEUE), "")
+            }
+            false => ("it queues".to_string(), ", or true in a ClusterPropagationPolicy"),
+        };
         format!(
-            "preserveResourcesOnDeletion of its policy: found true, but its leaf of the quota tree has {rule}=true, and \
-             no quota counts what a deleted job leaves; allowed is false"
+            "preserveResourcesOnDeletion of its policy: found true, but {why}, and no quota counts what a deleted job \
+             leaves; allowed is false{allowed}"
         )
     })
 }

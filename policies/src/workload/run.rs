@@ -74,18 +74,27 @@ pub fn limit_run_time(kind: WorkloadKind, job: &mut Value, most_s: i64) -> Optio
 }
 
 /// Turns `wanted` into what a run that began with `sent` may become: the spec of `sent` with the control fields of
-/// `wanted`. Returns the first levels of the spec that wait for the next run, such as `spec.tasks`.
+/// `wanted`. A job that says no more that it is suspended says that it is not. Other control fields that `wanted` lacks stay.
+/// Returns the first levels of the spec that wait for the next run, such as `spec.tasks`.
 pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<String> {
-    let asked = wanted["spec"].take();
+    let mut asked = wanted["spec"].take();
     let mut spec = sent["spec"].clone();
     for path in controls(kind) {
-        let value = path.iter().try_fold(&asked, |value, field| value.get(field));
+        // A member keeps a field that is sent no more.
+        if at(&spec, path).is_some() && at(&asked, path).is_none() {
+            if path.last() != Some(&"suspend") {
+                continue;
+            }
+            set(&mut asked, path, Some(false.into()));
+        }
+        let value = at(&asked, path);
         let lasts_longer = |known: i64| value.and_then(Value::as_i64).is_none_or(|value| value > known);
         if deadline(kind) == Some(*path) && at(&spec, path).and_then(Value::as_i64).is_some_and(lasts_longer)
         {
             continue;
         }
-        set(&mut spec, path, value.cloned());
+        let value = value.cloned();
+        set(&mut spec, path, value);
     }
     let none = Map::new();
     let (kept, asked) = (spec.as_object().unwrap_or(&none), asked.as_object().unwrap_or(&none));
@@ -140,6 +149,27 @@ mod tests {
         let mut object = json!({"metadata": {"labels": {"k": "v"}}, "spec": wanted});
         assert_eq!(keep_run(kind, &json!({"spec": sent}), &mut object), waiting);
         assert_eq!(object, json!({"metadata": {"labels": {"k": "v"}}, "spec": expected}));
+    }
+
+    #[test]
+    fn a_job_that_says_no_more_that_it_is_suspended_is_resumed() {
+        let resumed = json!({"runPolicy": {"suspend": false}});
+        for (sent, wanted) in [(true, json!({})), (true, json!({"runPolicy": {}})), (false, json!({}))] {
+            check(
+                WorkloadKind::PyTorchJob,
+                json!({"runPolicy": {"suspend": sent}}),
+                wanted,
+                resumed.clone(),
+                &[],
+            );
+        }
+        let (sent, resumed) = (json!({"suspend": true}), json!({"suspend": false}));
+        check(WorkloadKind::BatchJob, sent, json!({"suspend": null}), resumed, &[]);
+        check(WorkloadKind::BatchJob, json!({}), json!({}), json!({}), &[]);
+        // The member keeps the others: the job says so.
+        let (sent, wanted) = (json!({"backoffLimit": 2, "suspend": false}), json!({"suspend": true}));
+        let stays = json!({"backoffLimit": 2, "suspend": true});
+        check(WorkloadKind::BatchJob, sent, wanted, stays, &["spec.backoffLimit"]);
     }
 
     #[test]
@@ -206,8 +236,8 @@ mod tests {
             WorkloadKind::PyTorchJob,
             json!({"pytorchReplicaSpecs": roles(2), "runPolicy": {"backoffLimit": 1, "schedulingPolicy": {"minAvailable": 1}}}),
             json!({"pytorchReplicaSpecs": roles(20), "elasticPolicy": {"maxReplicas": 9}, "runPolicy": {"suspend": true, "schedulingPolicy": {"minAvailable": 1}}}),
-            json!({"pytorchReplicaSpecs": roles(2), "runPolicy": {"suspend": true, "schedulingPolicy": {"minAvailable": 1}}}),
-            &["spec.elasticPolicy", "spec.pytorchReplicaSpecs"],
+            json!({"pytorchReplicaSpecs": roles(2), "runPolicy": {"backoffLimit": 1, "suspend": true, "schedulingPolicy": {"minAvailable": 1}}}),
+            &["spec.elasticPolicy", "spec.pytorchReplicaSpecs", "spec.runPolicy"],
         );
         check(
             WorkloadKind::BatchJob,
@@ -227,7 +257,7 @@ mod tests {
             WorkloadKind::TFJob,
             json!({"tfReplicaSpecs": roles(1), "runPolicy": {"suspend": true}}),
             json!({"tfReplicaSpecs": roles(1)}),
-            json!({"tfReplicaSpecs": roles(1), "runPolicy": {}}),
+            json!({"tfReplicaSpecs": roles(1), "runPolicy": {"suspend": false}}),
             &[],
         );
     }

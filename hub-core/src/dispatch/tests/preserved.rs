@@ -7,10 +7,16 @@ use super::*;
 
 const WORK: &str = "train-b-b";
 
+/// What an administrator's policy makes of a binding.
+fn preserved() -> Value {
+    let policy = json!({"kind": "ClusterPropagationPolicy", "namespace": null, "name": "keep"});
+    json!({"spec": {"preserveResourcesOnDeletion": true, "policy": policy}})
+}
+
 /// A running job whose policy preserves resources.
 fn preserving(job: Value) -> Hub {
     let mut hub = Hub::new(job, &["east"]);
-    hub.change_binding(&json!({"spec": {"preserveResourcesOnDeletion": true}}));
+    hub.change_binding(&preserved());
     hub.settle(None);
     hub
 }
@@ -145,6 +151,34 @@ fn a_work_of_an_earlier_object_of_the_name_is_kept_also_if_the_new_one_comes_fir
     assert_eq!(deleted(&hub.settle(None), &Target::Work), ["train-b-earlier"]);
 }
 
+/// A tenant would get quota for each job that he deletes.
+#[test]
+fn a_policy_of_the_jobs_namespace_keeps_nothing_of_what_queues() {
+    let (cluster, own) = (("ClusterPropagationPolicy", ""), ("PropagationPolicy", "team"));
+    for ((kind, namespace), queues, preserves) in
+        [(own, Some(true), false), (own, Some(false), false), (own, None, true), (cluster, Some(true), true)]
+    {
+        let mut hub = Hub::new(batch(), &["east"]);
+        let policy = json!({"kind": kind, "namespace": namespace, "name": "keep"});
+        hub.change_binding(&json!({"spec": {"preserveResourcesOnDeletion": true, "policy": policy,
+            "suspension": {"scheduling": queues}}}));
+        hub.settle(None);
+        hub.settle(None);
+        assert_eq!(hub.preserves(), preserves, "{policy} {queues:?}");
+        let status = hub.world.bindings[&key()].object.status.clone().expect("a status");
+        let told = find_condition(&status.conditions, "Sendable").map(|told| told.message.clone());
+        assert_eq!(told.is_some_and(|told| told.contains("but it queues")), !preserves);
+        hub.delete_object();
+        assert_eq!(deleted(&hub.settle(None), &Target::Work).is_empty(), preserves);
+    }
+    // Nothing but a gang queues.
+    let mut hub = Hub::new(deployment(), &["east"]);
+    hub.change_binding(&json!({"spec": {"preserveResourcesOnDeletion": true,
+        "policy": {"kind": "PropagationPolicy", "namespace": "team", "name": "keep"}}}));
+    hub.settle(None);
+    assert!(hub.preserves());
+}
+
 /// What a deleted job leaves is counted by no quota.
 #[test]
 fn nothing_is_kept_of_jobs_where_all_must_queue() {
@@ -158,7 +192,7 @@ fn nothing_is_kept_of_jobs_where_all_must_queue() {
         let root = NodeSpec { name: "root".to_string(), children: vec![leaf], ..NodeSpec::default() };
         let mut hub = Hub::new(batch(), &["east"]);
         hub.world.quota_tree = Some(std::sync::Arc::new(QuotaTree::build(&root).expect("a tree").0));
-        hub.change_binding(&json!({"spec": {"preserveResourcesOnDeletion": true}}));
+        hub.change_binding(&preserved());
         hub.settle(None);
         hub.settle(None);
         assert_eq!(hub.preserves(), preserves);
