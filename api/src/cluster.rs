@@ -92,7 +92,8 @@ pub const CORDON_TAINT: &str = "cluster.fleet.dev/unschedulable";
 /// It cannot be tolerated.
 pub const DRAIN_TAINT: &str = "cluster.fleet.dev/drain";
 /// Taint key that `fleet unjoin --force` sets with effect NoExecute: an administrator confirms that nothing
-/// runs there any more. The controller ends each job of the cluster without waiting for the agent.
+/// runs there any more, or accepts that something may. The controller ends each job of the cluster without waiting
+/// for the agent.
 pub const GONE_TAINT: &str = "cluster.fleet.dev/gone";
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

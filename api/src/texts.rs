@@ -323,7 +323,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("elasticPolicy.maxReplicas", "Maximum number of workers; passed to the pods as environment."),
     ("elasticPolicy.minReplicas", "Minimum number of workers; passed to the pods as environment."),
     ("elasticPolicy.maxRestarts", "Restarts of the workers inside the pods."),
-    ("elasticPolicy.metrics", "No effect: there is no autoscaler."),
+    ("elasticPolicy.metrics", "Must be absent, because quota has counted the gang as it is."),
     ("elasticPolicy.nProcPerNode", "Processes of each pod."),
     ("rdzvBackend", "Backend of the rendezvous, such as c10d."),
     ("rdzvConf", "Settings of the rendezvous."),

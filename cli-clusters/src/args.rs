@@ -58,8 +58,9 @@ pub struct UnjoinArgs {
     /// Names of the clusters in the fleet
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// The cluster is dead and nothing runs there any more: place its jobs elsewhere if their policy has
-    /// failover.cluster, else fail them
+    /// The cluster is dead or hostile, and is not asked: take its agent's credentials away, wait until its
+    /// lease has run out, place its jobs elsewhere if their policy has failover.cluster, else fail them. What
+    /// is not fenced may run on there until its administrator stops it
     #[arg(long)]
     pub force: bool,
     /// Kubeconfig of the member cluster, to uninstall Fleet there [default: the context with the cluster's

@@ -187,7 +187,8 @@ pub async fn remove(member: &Server, reader: &str) -> anyhow::Result<Vec<String>
     Ok(lines)
 }
 
-async fn delete(member: &Server, path: &str, lines: &mut Vec<String>) -> anyhow::Result<()> {
+/// Deletes what a path names, if it is there, and adds a line that says so.
+pub async fn delete(member: &Server, path: &str, lines: &mut Vec<String>) -> anyhow::Result<()> {
     match member.delete(path).await {
         Ok(_) => {
             let mut parts = path.rsplit('/');

@@ -1,4 +1,4 @@
-//! `fleet join` and `fleet unjoin`: add and remove clusters.
+//! `fleet join`: adds clusters.
 //!
 //! Join writes what an agent and the users of the hub need, in the member and on the hub; the agent is a
 //! separate process. Every write is an apply, so an interrupted join is simply repeated.
@@ -10,8 +10,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
     Cluster,
     access::{self, ACCESS_SECRET, RESERVED_CLUSTERS},
-    cluster::{CORDON_TAINT, GONE_TAINT, Proposed},
-    crds::{self, Side},
+    cluster::Proposed,
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
 use fleet_apiserver::private;
@@ -27,17 +26,11 @@ use fleet_cli_ground::{
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use crate::{
-    args::{JoinArgs, UnjoinArgs},
-    cordon, install, leaving,
-};
+use crate::{args::JoinArgs, definitions, install};
 use fleet_console::progress::Progress;
 
-/// Limit for the controller to end the jobs of a dead cluster.
-const WRITE_OFF: Duration = Duration::from_secs(120);
-
 /// ServiceAccount in the member with which users of the hub read it.
-const READER: &str = "fleet-reader";
+pub(crate) const READER: &str = "fleet-reader";
 /// Account and roles of the agent on the hub.
 const AGENT: &str = access::AGENT_ACCOUNT;
 /// Its token, in the namespace of the cluster on the hub.
@@ -76,7 +69,10 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
         bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` removes it", args.name, args.name);
     }
     check_twin(&known, &args.name, &member.url)?;
-    let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &member_objects())
+    let definitions =
+        definitions::of_member(&member).await.with_context(|| format!("cluster({})", args.name))?;
+    let objects = [vec![member_namespace()], definitions.apply].concat();
+    let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &objects)
         .await
         .with_context(|| format!("cluster({})", args.name))?;
     // The kinds are new to the member, so discovery is repeated.
@@ -89,7 +85,7 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
     }
     let on_hub = apply::apply_all(&hub.server, "default", &objects).await?;
     let mut text = String::new();
-    for line in on_member.iter().chain(&readers) {
+    for line in on_member.iter().chain(&definitions.kept).chain(&readers) {
         text.push_str(&format!("cluster({}): {line}\n", args.name));
     }
     for line in on_hub {
@@ -126,7 +122,8 @@ async fn print(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<
     let mut objects = hub_objects(&args.name, None)?;
     without_lasting_token(&mut objects);
     apply::apply_all(&hub.server, "default", &objects).await?;
-    let mut manifests = member_objects();
+    let mut manifests = vec![member_namespace()];
+    manifests.extend(definitions::all());
     manifests.extend(install(connect, hub, args).await?);
     let mut text = format!(
         "# Apply this to cluster {}. The token in Secret fleet-hub-bootstrap is valid for an hour and for one use.\n",
@@ -134,7 +131,7 @@ async fn print(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<
     );
     text.extend(missing_policies(hub).await?.iter().map(|line| format!("# {line}")));
     for manifest in &manifests {
-        text.push_str(&format!("---\n{}", output::yaml(manifest)?));
+        text.push_str(&format!("---\n{}{}", definitions::remark(manifest), output::yaml(manifest)?));
     }
     Ok(Answer::text(text))
 }
@@ -274,157 +271,6 @@ fn confirmation(cluster: &Cluster, proposed: &Proposed, name: &str) -> (Value, V
     (patch, lines)
 }
 
-pub async fn unjoin(connect: &Connect, args: &UnjoinArgs) -> anyhow::Result<Answer> {
-    let hub = &connect.hub().await?;
-    let mut answer = Answer::default();
-    for name in &args.names {
-        let removed = match unjoin_one(hub, name, args.force).await {
-            Ok(text) => text,
-            Err(error) => {
-                answer.fail(format!("error: {error:#}"));
-                continue;
-            }
-        };
-        let known = !removed.is_empty();
-        answer.text.push_str(&removed);
-        match clean_member(connect, name, args).await {
-            // The rest of an earlier unjoin, which had not reached the member.
-            Ok(Cleaned::Lines(lines)) if known || !lines.is_empty() => {
-                answer.text.extend(lines.iter().map(|line| format!("cluster({name}): {line}\n")));
-            }
-            Ok(Cleaned::NotReached(text)) if known => answer.text.push_str(&text),
-            Ok(_) => answer.fail(format!("error: {}", unknown(hub, name).await?)),
-            Err(error) => answer.fail(format!("error: cluster({name}): {error:#}")),
-        }
-    }
-    Ok(answer)
-}
-
-/// The error for a name that is no cluster.
-async fn unknown(hub: &Hub, name: &str) -> anyhow::Result<String> {
-    let known: Vec<String> =
-        members::clusters(hub).await?.into_iter().filter_map(|cluster| cluster.metadata.name).collect();
-    let known = match known.is_empty() {
-        true => "there are none".to_string(),
-        false => format!("its clusters: {}", known.join(", ")),
-    };
-    Ok(format!("cluster {name:?} is not in this fleet; {known}"))
-}
-
-/// Removes a cluster from the hub, and says what was deleted: nothing if the hub knows nothing of it.
-async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String> {
-    let namespace = cluster_namespace(name);
-    let cluster = match hub.server.object(&cluster_path(name)).await {
-        // An unjoin that was interrupted, or did not reach the member, is simply repeated.
-        Err(error) if error.is_not_found() && !force => {
-            return remove_from_hub(hub, name, &namespace).await;
-        }
-        Err(error) if error.is_not_found() => bail!("{}", unknown(hub, name).await?),
-        found => found?,
-    };
-    if force {
-        write_off(hub, name, &cluster).await?;
-    }
-    let works = leaving::let_go_of_finished(hub, name).await?;
-    if !works.is_empty() {
-        bail!(
-            "cluster {name:?} still has {} objects of the fleet: {}. `fleet drain {name}` moves jobs elsewhere and \
-             takes other objects off; what no other cluster admits waits on the hub for one; what is being removed is \
-             gone when its agent has answered; --force ends all of them if the cluster is dead",
-            works.len(),
-            leaving::objects(&works)
-        );
-    }
-    remove_from_hub(hub, name, &namespace).await
-}
-
-/// Deletes what a join created on the hub.
-async fn remove_from_hub(hub: &Hub, name: &str, namespace: &str) -> anyhow::Result<String> {
-    let role = agent_role(name);
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let mut text = String::new();
-    for (kind, path) in [
-        ("cluster.fleet.dev", cluster_path(name)),
-        ("clusterrolebinding", format!("{rbac}/clusterrolebindings/{role}")),
-        ("clusterrole", format!("{rbac}/clusterroles/{role}")),
-        ("namespace", format!("/api/v1/namespaces/{namespace}")),
-    ] {
-        match hub.server.delete(&path).await {
-            Ok(_) => {
-                text.push_str(&format!("{kind}/{} deleted\n", path.rsplit('/').next().unwrap_or_default()))
-            }
-            // A cluster whose agent registered itself has no role from a join.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(text)
-}
-
-/// What was done in the member.
-enum Cleaned {
-    /// What was deleted there.
-    Lines(Vec<String>),
-    /// What to do there by hand.
-    NotReached(String),
-}
-
-/// Uninstalls Fleet in the member, if it can be reached.
-async fn clean_member(connect: &Connect, name: &str, args: &UnjoinArgs) -> anyhow::Result<Cleaned> {
-    if args.keep_member {
-        return Ok(Cleaned::Lines(Vec::new()));
-    }
-    let (origin, kubeconfig, context) = match &args.member_kubeconfig {
-        Some(file) => (file.display().to_string(), connect::read(file)?, None),
-        None => {
-            let (origin, kubeconfig) = connect.kubeconfig()?;
-            if !kubeconfig.contexts.iter().any(|context| context.name == name) {
-                return Ok(Cleaned::NotReached(not_reached(name)));
-            }
-            (origin, kubeconfig, Some(name))
-        }
-    };
-    let (member, _) = connect::server(name, &origin, kubeconfig, context).await?;
-    Ok(Cleaned::Lines(install::remove(&member, READER).await?))
-}
-
-fn not_reached(name: &str) -> String {
-    format!(
-        "cluster({name}): not reached from here; `kubectl delete namespace {MEMBER_NAMESPACE}` there ends its agent, and \
-         `fleet unjoin {name} --member-kubeconfig FILE` removes the rest. The agent of a member of `fleet up` is in that \
-         program, which lets the cluster join again when it starts anew\n"
-    )
-}
-
-/// Ends every job of a dead cluster, and prints the outcome of each.
-async fn write_off(hub: &Hub, name: &str, cluster: &Value) -> anyhow::Result<()> {
-    let ready =
-        cluster["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
-    if ready.is_some_and(|ready| ready["status"] == "True") {
-        bail!(
-            "cluster {name:?}: its agent answers, so jobs may run there; allowed with --force: a cluster that is \
-             not Ready. `fleet drain {name}` moves its jobs, `fleet unjoin {name}` then removes it"
-        );
-    }
-    let gone = [(CORDON_TAINT, "NoSchedule"), (GONE_TAINT, "NoExecute")];
-    let runs = leaving::runs(hub, name).await?;
-    cordon::set(hub, name, "gone", &[], &gone).await?;
-    println!(
-        "{name} is declared gone: {} jobs and {} objects",
-        runs.len(),
-        leaving::works(hub, name).await?.len()
-    );
-    let left = leaving::follow(hub, name, &runs, Some(WRITE_OFF)).await?;
-    if left > 0 {
-        bail!(
-            "{left} jobs or objects of {name:?} are not finished after {} s: does fleet-controller run? The cluster stays \
-             marked as gone; run the command again",
-            WRITE_OFF.as_secs()
-        );
-    }
-    Ok(())
-}
-
 fn check_name(name: &str) -> anyhow::Result<()> {
     let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -444,11 +290,8 @@ fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn member_objects() -> Vec<Value> {
-    let mut objects =
-        vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}})];
-    objects.extend(crds::definitions(Side::Member));
-    objects
+fn member_namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}})
 }
 
 /// Read access for users of the hub: the objects of jobs, without Secrets.
@@ -472,10 +315,6 @@ fn reader_objects() -> Vec<Value> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER},
             "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": MEMBER_NAMESPACE}]}),
     ]
-}
-
-fn agent_role(cluster: &str) -> String {
-    format!("fleet-agent-{cluster}")
 }
 
 /// `access`: address, token and CA bundle with which users of the hub reach the member.
@@ -545,11 +384,6 @@ mod tests {
     use fleet_api::ClusterSpec;
 
     use super::*;
-
-    #[test]
-    fn who_unjoins_a_member_of_fleet_up_is_told_that_it_comes_back() {
-        assert!(not_reached("west").contains("`fleet up`"), "{}", not_reached("west"));
-    }
 
     #[test]
     fn users_of_the_hub_read_no_secrets_in_a_member() {

@@ -6,8 +6,11 @@
 pub mod args;
 pub mod clusters;
 pub mod cordon;
+mod cut_off;
+mod definitions;
 pub mod drain;
 mod install;
 pub mod join;
 mod leaving;
 pub mod status;
+pub mod unjoin;

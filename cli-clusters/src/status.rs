@@ -159,7 +159,7 @@ fn time(value: &Value) -> Option<Timestamp> {
 }
 
 /// When the hub accepted the agent's last write of the lease, by the hub's own clock.
-fn written_at(lease: &Value) -> Option<Timestamp> {
+pub(crate) fn written_at(lease: &Value) -> Option<Timestamp> {
     let managers = lease["metadata"]["managedFields"].as_array()?;
     managers
         .iter()

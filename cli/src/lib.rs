@@ -32,7 +32,7 @@ use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use fleet_bench as bench;
-use fleet_cli_clusters::{clusters, cordon, drain, join, status};
+use fleet_cli_clusters::{clusters, cordon, drain, join, status, unjoin};
 use fleet_cli_ground::{answer::Answer, args::Connect};
 use fleet_cli_volcano as volcano;
 use fleet_console::terminal;
@@ -152,7 +152,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(connect, &args).await?,
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
         Command::Join(args) => join::join(connect, &args).await?,
-        Command::Unjoin(args) => join::unjoin(connect, &args).await?,
+        Command::Unjoin(args) => unjoin::unjoin(connect, &args).await?,
         Command::Status(args) => status::run(&connect.hub().await?, &args).await?,
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,

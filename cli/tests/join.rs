@@ -15,7 +15,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use member_agent::credential::{self, Settings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub fn fleet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
@@ -110,11 +110,26 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
     let (hub, member) = (client(read(&hub_file)).await, client(read(&member_file)).await);
     assert!(traces(&member).await.is_empty());
 
+    let definitions = api(
+        &member,
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        None,
+    );
+    let operators = operators_definition();
+    definitions.create(&Default::default(), &operators).await.expect("a definition of an operator");
+
     let refused = run(&["join", "west"]);
     assert!(text(&refused).contains("has no context \"west\""), "{}", text(&refused));
     let joined = run(&["join", "west", "--member-kubeconfig", &member_file]);
     assert!(joined.status.success(), "{}", text(&joined));
     assert!(text(&joined).contains("deployment.apps/fleet-member-agent created"), "{}", text(&joined));
+    let kept = "mpijobs.kubeflow.org kept: others have installed it; it serves v1, not v2beta1";
+    assert!(text(&joined).contains(kept), "{}", text(&joined));
+    let stands = definitions.get("mpijobs.kubeflow.org").await.expect("the operator's definition");
+    assert_eq!(stands.data["spec"]["versions"][0]["name"], "v1");
+    definitions.get("pytorchjobs.kubeflow.org").await.expect("a definition that was not there");
 
     // The agent's pod mounts this Secret.
     let secrets = api(&member, "v1", "Secret", "secrets", Some("fleet-system"));
@@ -158,7 +173,8 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
     assert!(text(&status).contains("its agent has never answered"), "{}", text(&status));
     let printed = run(&["join", "north", "--print", "--hub-url", "https://hub.example.com"]);
     let printed = text(&printed);
-    for part in ["kind: Deployment", "name: fleet-hub-bootstrap", "name: reservations.fleet.dev"] {
+    let remark = "# Leave this out if the cluster has a definition mpijobs.kubeflow.org of others.\n";
+    for part in [remark, "kind: Deployment", "name: fleet-hub-bootstrap", "name: reservations.fleet.dev"] {
         assert!(printed.contains(part), "{part} in {printed:.2000}");
     }
 
@@ -186,6 +202,19 @@ async fn a_token_becomes_a_credential_once_and_an_unjoin_leaves_nothing() {
     );
     // What the agent had is worth nothing now.
     assert!(cluster.get("west").await.is_err());
+}
+
+/// The definition of MPIJobs as a training operator has it, which serves another version than Fleet sends.
+fn operators_definition() -> DynamicObject {
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "mpijobs.kubeflow.org"},
+        "spec": {"group": "kubeflow.org", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "MPIJob", "listKind": "MPIJobList", "plural": "mpijobs", "singular": "mpijob"}},
+    });
+    serde_json::from_value(definition).expect("an object")
 }
 
 /// The first of a few ports in a row that are free now.

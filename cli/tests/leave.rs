@@ -29,7 +29,7 @@ fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     ]
 }
 
-async fn wait_for_works(works: &Api<DynamicObject>, count: usize) {
+pub async fn wait_for_works(works: &Api<DynamicObject>, count: usize) {
     for _ in 0..600 {
         let found = works.list(&Default::default()).await.map_or(0, |found| found.items.len());
         if found == count {
@@ -41,7 +41,7 @@ async fn wait_for_works(works: &Api<DynamicObject>, count: usize) {
 }
 
 #[track_caller]
-fn says(output: &Output, succeeds: bool, words: &[&str]) {
+pub fn says(output: &Output, succeeds: bool, words: &[&str]) {
     let told = text(output);
     assert_eq!(output.status.success(), succeeds, "{told}");
     for word in words {

@@ -1,5 +1,6 @@
 //! The program `fleet`, as a user starts it. One program, because each linked test costs time and disk.
 
+mod hostile;
 mod join;
 mod leave;
 mod program;

@@ -34,7 +34,7 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 ///
 /// # Errors
 /// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that
-/// violates the pod security level of its namespace: policy or object, field, value found, values allowed.
+/// asks too much or violates the pod security level of its namespace: policy or object, field, value found, values allowed.
 pub fn written(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Result<Value, Waiting> {
     let manifest = applied(world, namespace, manifest, cluster)?;
     secure(world, namespace, &manifest)?;
@@ -92,11 +92,14 @@ fn countable(world: &World, namespace: &str, manifest: Value, cluster: &str) -> 
     Some(manifest)
 }
 
-/// Refuses what no member may get: a credential of the hub, whether a policy selects it or a job depends on it, and a
-/// Service that takes addresses of others.
+/// Refuses what no member may get: a credential of the hub, whether a policy selects it or a job depends on it; a Service
+/// that takes addresses of others; and a pod template that asks for more than whoever places its pods can compare.
 pub(crate) fn harmless(manifest: &Value, reason: Reason) -> Result<(), Waiting> {
     let found = credentials::withheld(manifest).map_or(Ok(()), Err);
-    found.and_then(|()| service_reach::takes_no_addresses(manifest)).map_err(|why| Waiting::new(reason, why))
+    found
+        .and_then(|()| service_reach::takes_no_addresses(manifest))
+        .and_then(|()| workload::check_templates(manifest).map_err(|error| error.to_string()))
+        .map_err(|why| Waiting::new(reason, why))
 }
 
 fn reference(namespace: &str, manifest: &Value) -> ObjectRef {

@@ -21,7 +21,7 @@ use crate::{
     governor::governor,
     kinds::KindRef,
     planner::unqueued::must_queue,
-    priority, unclaimed,
+    pod_scheduling, priority, unclaimed,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -216,9 +216,10 @@ fn settle_gang(known: &Value, desired: &mut Value) {
     }
 }
 
-/// Pod templates stay as the run was sent.
+/// Pod templates stay as the run was sent, also if that was not as its policy has asked.
 fn settle_pod_scheduling(known: &Value, desired: &mut Value) {
-    match known.get("podScheduling") {
+    let sent = known.get("podScheduling").filter(|_| !pod_scheduling::would_begin(known, desired));
+    match sent {
         Some(sent) => desired["podScheduling"] = sent.clone(),
         None => drop(desired.as_object_mut().map(|desired| desired.remove("podScheduling"))),
     }

@@ -39,6 +39,7 @@ use crate::{
     manifests,
     options::Options,
     planner::Waiting,
+    pod_scheduling,
     status::{find_condition, rfc3339},
     unqueued,
     world::{Key, Object, World},
@@ -480,6 +481,7 @@ fn dispatch(
                 done.pending.extend(built.pending);
                 let without = |why| format!("{}: sent without {why}", target.name);
                 let withheld = built.withheld.into_iter().chain(removal::not_preserved(world, entry));
+                let withheld = withheld.chain(pod_scheduling::not_as_written(entry));
                 done.unsent.extend(withheld.map(without));
                 manifests::work_spec(world, entry, built.manifests, reservation, term_of(world, known))
             }

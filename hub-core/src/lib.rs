@@ -15,6 +15,7 @@ mod governor;
 pub mod intents;
 pub mod manifests;
 pub mod options;
+mod pod_scheduling;
 pub mod policy;
 mod priority;
 mod run_time;

@@ -6,10 +6,12 @@ use fleet_api::{
     names::{self, INCREMENTAL_ANNOTATION, ON_CELLS_ANNOTATION},
 };
 use fleet_policies::{
-    credentials, nesting, priority,
+    credentials,
+    nesting::{self, Load},
+    priority,
     reason::Reason,
     spec, state_preservation,
-    workload::{self, DependencyKind},
+    workload::{self, DependencyKind, DependencyRef},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
     planner::Waiting,
-    run_time,
+    pod_scheduling, run_time,
     sent::SentWork,
     unqueued,
     world::{Key, Object, World},
@@ -35,8 +37,7 @@ fn kind_of(dependency: DependencyKind) -> KindRef {
 
 /// Whether the object references anything that `propagateDeps` would send.
 pub fn has_dependencies(entry: &BindingEntry, object: &Object) -> bool {
-    entry.object.spec.propagate_deps == Some(true)
-        && !workload::dependencies(entry.workload, &object.value).is_empty()
+    entry.object.spec.propagate_deps == Some(true) && !object.dependencies(entry.workload).is_empty()
 }
 
 /// Referenced objects that are missing on the hub, as a sentence; `None` if there are none.
@@ -45,13 +46,11 @@ pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<Strin
         return None;
     }
     let object = world.bound_object(entry)?;
-    let missing: Vec<String> = workload::dependencies(entry.workload, &object.value)
-        .into_iter()
+    let missing: Vec<String> = object
+        .dependencies(entry.workload)
+        .iter()
         .filter(|dependency| !dependency.optional)
-        .filter(|dependency| {
-            let key = (entry.namespace().to_string(), dependency.name.clone());
-            world.object(&kind_of(dependency.kind), &key).is_none_or(|object| object.deleting)
-        })
+        .filter(|dependency| on_hub(world, entry, dependency).is_none())
         .map(|dependency| format!("{} {}", dependency.kind, dependency.name))
         .collect();
     (!missing.is_empty()).then(|| format!("not on the hub: {}", missing.join(", ")))
@@ -113,19 +112,38 @@ pub fn build(
     }
     let depends = entry.object.spec.propagate_deps == Some(true);
     let needed = if depends { workload::dependencies(entry.workload, &governed) } else { Default::default() };
-    let mut manifests = vec![governed];
-    for dependency in needed {
-        let key = (entry.namespace().to_string(), dependency.name.clone());
-        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
+    let mut sent_with = Vec::new();
+    for dependency in &needed {
+        let found = on_hub(world, entry, dependency);
         match found.map(|found| (found, credentials::withheld(&found.value))) {
-            Some((found, None)) => {
-                manifests.push(asked::written(world, entry.namespace(), (*found.value).clone(), cluster)?);
-            }
+            Some((found, None)) => sent_with.push(found),
             Some((_, Some(why))) if !dependency.optional => withheld.push(why),
             _ => {}
         }
     }
-    too_large(&manifests).map_or(Ok(Built { manifests, pending, withheld }), Err)
+    let manifests = with_dependencies(world, entry, governed, &sent_with, cluster)?;
+    Ok(Built { manifests, pending, withheld })
+}
+
+/// The object as it is written for `cluster`, and then its dependencies, which are not written any further once they are
+/// too large.
+fn with_dependencies(
+    world: &World,
+    entry: &BindingEntry,
+    governed: Value,
+    dependencies: &[&Object],
+    cluster: &str,
+) -> Result<Vec<Value>, Waiting> {
+    let mut load = Load::new(dependencies.len(), asked::WORK_BYTES_MAX);
+    let mut add = |manifest: &Value| load.add(manifest, &nesting::size(manifest)).map_err(too_large);
+    add(&governed)?;
+    let mut manifests = vec![governed];
+    for dependency in dependencies {
+        let manifest = asked::written(world, entry.namespace(), (*dependency.value).clone(), cluster)?;
+        add(&manifest)?;
+        manifests.push(manifest);
+    }
+    Ok(manifests)
 }
 
 /// Marks a job with cells whose pods start one by one; fixed for the whole run.
@@ -169,15 +187,15 @@ fn annotate(manifest: &mut Value, name: &str, value: &str) {
 fn keep_quota_labels(running: &Value, governed: &mut Value) {
     for label in fleet_quota::QUOTA_LABELS {
         let known = running["metadata"]["labels"].get(label).cloned();
-        match known {
-            Some(value) => governed["metadata"]["labels"][label] = value,
-            None => {
-                // An object without labels stays without: `labels: null` would differ from what was sent.
-                if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
-                {
-                    labels.remove(label);
-                }
-            }
+        if known.is_some() && governed["metadata"]["labels"].is_null() {
+            governed["metadata"]["labels"] = json!({});
+        }
+        // An object without labels stays without: `labels: null` would differ from what was sent.
+        let labels = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+        match (known, labels) {
+            (Some(value), Some(labels)) => drop(labels.insert(label.to_owned(), value)),
+            (None, Some(labels)) => drop(labels.remove(label)),
+            (_, None) => {}
         }
     }
 }
@@ -209,9 +227,8 @@ pub fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
         && work.metadata.deletion_timestamp.is_none()
 }
 
-fn too_large(manifests: &[Value]) -> Option<Waiting> {
-    nesting::too_large(manifests, asked::WORK_BYTES_MAX)
-        .map(|why| Waiting::new(Reason::WorkloadTooLarge, why))
+fn too_large(why: String) -> Waiting {
+    Waiting::new(Reason::WorkloadTooLarge, why)
 }
 
 /// Why the job cannot be sent to any cluster in its current form with its dependencies.
@@ -234,16 +251,16 @@ pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
     if let Some(why) = needed.find_map(|(found, _)| credentials::withheld(&found.value)) {
         return Some(Waiting::new(Reason::InvalidWorkload, why));
     }
-    let mut manifests = vec![(*object.value).clone()];
-    manifests.extend(dependencies(world, entry, object).map(|found| (*found.value).clone()));
-    too_large(&manifests)
+    let parts = parts(world, entry, object);
+    let mut load = Load::new(parts.len().saturating_sub(1), asked::WORK_BYTES_MAX);
+    parts.iter().find_map(|part| load.add(&part.value, part.size()).err()).map(too_large)
 }
 
 /// Objects on the hub that are sent with the binding's object.
 fn dependencies<'w>(
     world: &'w World,
     entry: &'w BindingEntry,
-    object: &Object,
+    object: &'w Object,
 ) -> impl Iterator<Item = &'w Object> {
     let found = named(world, entry, object).map(|(found, _)| found);
     found.filter(|found| credentials::withheld(&found.value).is_none())
@@ -253,16 +270,17 @@ fn dependencies<'w>(
 fn named<'w>(
     world: &'w World,
     entry: &'w BindingEntry,
-    object: &Object,
+    object: &'w Object,
 ) -> impl Iterator<Item = (&'w Object, bool)> {
     let depends = entry.object.spec.propagate_deps == Some(true);
-    let needed =
-        if depends { workload::dependencies(entry.workload, &object.value) } else { Default::default() };
-    needed.into_iter().filter_map(|dependency| {
-        let key = (entry.namespace().to_string(), dependency.name.clone());
-        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting)?;
-        Some((found, dependency.optional))
-    })
+    let needed = depends.then(|| object.dependencies(entry.workload)).into_iter().flatten();
+    needed.filter_map(move |dependency| Some((on_hub(world, entry, dependency)?, dependency.optional)))
+}
+
+/// The dependency of a binding's object, unless it is going.
+fn on_hub<'w>(world: &'w World, entry: &BindingEntry, dependency: &DependencyRef) -> Option<&'w Object> {
+    let key = (entry.namespace().to_string(), dependency.name.clone());
+    world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting)
 }
 
 /// The binding's object, and its dependencies that are on the hub.
@@ -281,15 +299,10 @@ pub fn sendable_in(
     parts: &[&Object],
     cluster: &str,
 ) -> Result<Vec<Component>, Waiting> {
-    let mut manifests = Vec::new();
-    for part in parts {
-        manifests.push(asked::written(world, entry.namespace(), (*part.value).clone(), cluster)?);
-    }
-    match (too_large(&manifests), manifests.first()) {
-        (Some(why), _) => Err(why),
-        (None, Some(job)) => asked::of_manifest(&entry.kind, job),
-        (None, None) => Ok(Vec::new()),
-    }
+    let Some((job, dependencies)) = parts.split_first() else { return Ok(Vec::new()) };
+    let job = asked::written(world, entry.namespace(), (*job.value).clone(), cluster)?;
+    let manifests = with_dependencies(world, entry, job, dependencies, cluster)?;
+    manifests.first().map_or(Ok(Vec::new()), |job| asked::of_manifest(&entry.kind, job))
 }
 
 /// The spec a binding's Work should have.
@@ -325,7 +338,7 @@ pub fn work_spec(
     if spec.preserve_resources_on_deletion == Some(true) && !unqueued::leaves_nothing(world, entry) {
         body["preserveResourcesOnDeletion"] = json!(true);
     }
-    if let Some(scheduling) = spec.pod_scheduling {
+    if let Some(scheduling) = pod_scheduling::of_run(entry) {
         body["podScheduling"] = json!(scheduling);
     }
     if spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true)) {

@@ -185,6 +185,10 @@ impl Scheduler {
         let work =
             entry.and_then(|entry| world.works_of(key).find(|(_, work)| manifests::is_of_run(entry, work)));
         match work {
+            // Its member has nothing to take up.
+            Some((_, work)) if work.spec.suspend_dispatching == Some(true) => {
+                self.silence.heard(key, None, now.as_millisecond());
+            }
             Some(((namespace, _), work)) if work.status.is_none() => {
                 let uid = work.metadata.uid.as_deref().unwrap_or_default();
                 self.silence.sent(key, cluster_of(namespace), uid, now.as_millisecond());
@@ -221,7 +225,7 @@ impl Scheduler {
         if !self.forms.is_current(world, entry, object) || !unqueued::is_told(world, entry) {
             return Vec::new();
         }
-        let over_quota = self.is_over_quota(key, entry);
+        let is_given_up = self.is_over_quota(key, entry) || is_held_back(entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {
             if reservation.metadata.deletion_timestamp.is_some() {
@@ -246,7 +250,7 @@ impl Scheduler {
             match phase {
                 // Requested by a controller that has died since, and written only now, when other jobs have
                 // the quota.
-                Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
+                Some(ReservationPhase::Reserved) if current && is_given_up => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     self.silence.answered(key, cluster, now.as_millisecond());
                     if !reservation.spec.cells.is_empty() && !self.knows_cells_of(key, now) {
@@ -511,4 +515,9 @@ fn evict(
     intents.evictions.insert(key.clone(), eviction);
     world.mark(Dirty::Binding(key.clone()));
     Some(key.clone())
+}
+
+/// Its policy suspends dispatching. If it does so after places were requested, they would be kept for nothing.
+fn is_held_back(entry: &BindingEntry) -> bool {
+    entry.object.spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true))
 }

@@ -16,6 +16,9 @@ use crate::{
     world::{Object, World},
 };
 
+/// Kind of the policies that only administrators write.
+const CLUSTER_POLICY: &str = "ClusterPropagationPolicy";
+
 /// The sum below one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unqueued {
@@ -36,11 +39,18 @@ pub fn must_queue(world: &World, entry: &BindingEntry) -> bool {
     })
 }
 
-/// Whether a deleted job leaves nothing in its member, whatever its policy preserves, because no quota would count it: its
-/// leaf requires the queue; or it queues, and the policy is one of its own namespace.
+/// Whether a deleted job leaves nothing in its member, whatever its policy preserves, because no quota would count it: all
+/// must queue in its leaf; or it queues, and no administrator's policy places it. A run whose policy is gone is placed by none.
 pub fn leaves_nothing(world: &World, entry: &BindingEntry) -> bool {
-    let of_its_namespace = || !entry.object.spec.policy.namespace.is_empty();
-    must_queue(world, entry) || entry.is_gang() && !is_unqueued(entry) && of_its_namespace()
+    let is_of_administrators = entry.object.spec.policy.kind == CLUSTER_POLICY;
+    is_of_required_queue(world, entry) || entry.is_gang() && !is_unqueued(entry) && !is_of_administrators
+}
+
+/// Whether all must queue in the job's leaf, or in the one that its run counts in.
+pub fn is_of_required_queue(world: &World, entry: &BindingEntry) -> bool {
+    let (tree, leaf) = (world.quota_tree.as_deref(), entry.object.spec.queue.as_deref());
+    let counted = tree.zip(leaf).and_then(|(tree, leaf)| Some(tree.node(tree.find(leaf)?)));
+    must_queue(world, entry) || entry.is_gang() && counted.is_some_and(|node| node.requires_queue)
 }
 
 /// Whether the binding says that the job queues, if the quota tree makes it.

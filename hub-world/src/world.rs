@@ -3,6 +3,7 @@
 //! [`fleet_mirror`] merges observations, which may come in any order and twice, into the current objects;
 //! `observe` files them, and `marks` records what must be reconciled. Deliberately absent: decisions and IO.
 
+mod dependents;
 mod kept;
 mod marks;
 mod mirrors;
@@ -26,6 +27,7 @@ use fleet_quota::QuotaTree;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 
+use dependents::NamedByWork;
 pub use kept::{AgentLease, Key, LONGEST_SAID, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
 use mirrors::Mirrors;
 pub use overrides::{Overrides, POLICIES_MAX as OVERRIDE_POLICIES_MAX};
@@ -72,6 +74,8 @@ pub struct World {
     /// Reservations and works by (namespace, name) of their binding.
     reservations_of: BTreeMap<Key, BTreeSet<Key>>,
     works_of: BTreeMap<Key, BTreeSet<Key>>,
+    /// What the objects in Works name.
+    named_by_works: BTreeMap<Key, NamedByWork>,
     /// The quota tree in force.
     pub quota_tree: Option<Arc<QuotaTree>>,
     /// Full path of the quota leaf of each queued binding.

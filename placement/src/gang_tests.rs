@@ -80,17 +80,17 @@ fn all_or_nothing_with_a_reason() {
     check(
         "a 8/1, b 8/1, c 8/1, d 8/4",
         "w 2x1/4",
-        "1 of 2 pods fits; 0/4 nodes are available: 4 Insufficient nvidia.com/gpu",
+        "1 of 2 pods fits, then 0/4 nodes are available: 4 Insufficient nvidia.com/gpu",
     );
     check(
         "a 8/8, b 8/8",
         "w 3x1/8",
-        "2 of 3 pods fit; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
+        "2 of 3 pods fit, then 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
     );
     check(
         "a 2/0, b 2/0",
         "x 1x2/0, y 1x2/0, z 1x2/0",
-        "2 of 3 pods fit; 0/2 nodes are available for z: 2 Insufficient cpu (requested 2, available 0)",
+        "2 of 3 pods fit, then 0/2 nodes are available for z: 2 Insufficient cpu (requested 2, available 0)",
     );
     check("a 1/0", "w 9999999x0/0", "the job asks for 9999999 pods at once; allowed: at most 200000");
     let empty = place_gang(&NodeIndex::default(), &gang("w 1x1/0")).unwrap_err();
@@ -117,18 +117,18 @@ fn nodes_are_counted_by_what_each_lacks() {
     check(
         "a 64/8, b 64/8, c 64/8, d 64/6",
         "w 20x1/8",
-        "3 of 20 pods fit; 0/4 nodes are available: 4 Insufficient nvidia.com/gpu",
+        "3 of 20 pods fit, then 0/4 nodes are available: 4 Insufficient nvidia.com/gpu",
     );
     // Components share the nodes: the one free node takes one pod, not one of each.
     check(
         "a 64/8, b 64/0",
         "master 1x1/8, worker 2x1/8",
-        "1 of 3 pods fits; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
+        "1 of 3 pods fits, then 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
     );
     check(
         "a 64/8, b 4/0",
         "master 1x8/0, worker 2x1/8",
-        "2 of 3 pods fit; 0/2 nodes are available for worker: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
+        "2 of 3 pods fit, then 0/2 nodes are available for worker: 2 Insufficient nvidia.com/gpu (requested 8, available 0)",
     );
 }
 
@@ -165,7 +165,7 @@ fn constraints_and_states_of_nodes() {
     assert_eq!(place(&wanted), Ok(vec!["d".to_owned()]));
     assert_eq!(
         place(&gang("w 2x1/0")),
-        Err("1 of 2 pods fits; 0/4 nodes are available: 3 not ready or not admitted, 1 Too many pods"
+        Err("1 of 2 pods fits, then 0/4 nodes are available: 3 not ready or not admitted, 1 Too many pods"
             .to_owned())
     );
     wanted.components[0].shape.node_selector.insert("zone".into(), "z2".into());

@@ -130,7 +130,7 @@ impl Refusal {
     }
 
     /// One sentence for conditions and messages, such as
-    /// `1 of 3 pods fits; 0/4 nodes are available: 3 Insufficient nvidia.com/gpu, 1 Insufficient cpu`.
+    /// `1 of 3 pods fits, then 0/4 nodes are available: 3 Insufficient nvidia.com/gpu, 1 Insufficient cpu`.
     pub fn sentence(&self) -> String {
         let pods = fleet_resources::sum(self.components.iter().map(|component| component.wanted));
         if pods > MAX_GANG_PODS {
@@ -158,7 +158,10 @@ impl Refusal {
             let who = if all { String::new() } else { format!(" for {}", names.join(" and ")) };
             Some(first.unavailable(&who))
         });
-        format!("{}; {}", self.counts(), parts.collect::<Vec<_>>().join("; "))
+        // The counts are of pods that fit now; the nodes are those for one more.
+        let fits_some = wanted.iter().any(|component| component.fit > 0);
+        let then = if fits_some { ", then" } else { ";" };
+        format!("{}{then} {}", self.counts(), parts.collect::<Vec<_>>().join("; "))
     }
 }
 

@@ -89,24 +89,58 @@ pub fn bytes(value: &Value) -> usize {
     count.0
 }
 
-/// Why the manifests of an object and of what it depends on do not fit into one Work of so many bytes, naming the largest,
-/// or the one that is nested too deeply.
-pub fn too_large(manifests: &[Value], most: usize) -> Option<String> {
-    let named = |manifest: &Value| {
-        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-        format!("{} {name}", manifest["kind"].as_str().unwrap_or_default())
-    };
-    if let Some((manifest, found)) = manifests.iter().find_map(|one| Some((one, check(one).err()?))) {
-        return Some(format!("{}: {found}", named(manifest)));
+/// Size of a manifest as JSON.
+///
+/// # Errors
+/// One sentence: it is nested too deeply, and so it was not serialized.
+pub fn size(manifest: &Value) -> Result<usize, String> {
+    check(manifest)?;
+    Ok(bytes(manifest))
+}
+
+/// Adds up the manifests of one Work, and refuses the first that is too much: whoever writes large objects decides how many
+/// there are, so nobody looks further than that.
+#[derive(Debug)]
+pub struct Load {
+    most: usize,
+    dependencies: usize,
+    bytes: usize,
+    manifests: usize,
+    largest: usize,
+    /// Kind and name of the largest.
+    named: String,
+}
+
+impl Load {
+    /// For a job with so many dependencies, in a Work of at most so many bytes.
+    pub fn new(dependencies: usize, most: usize) -> Self {
+        Self { most, dependencies, bytes: 0, manifests: 0, largest: 0, named: String::new() }
     }
-    let sizes: Vec<usize> = manifests.iter().map(bytes).collect();
-    let sum: usize = sizes.iter().sum();
-    let (at, largest) = sizes.iter().enumerate().max_by_key(|(_, size)| **size).filter(|_| sum > most)?;
-    Some(format!(
-        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {} with {largest}; allowed: {most} in total",
-        manifests.len() - 1,
-        named(&manifests[at])
-    ))
+
+    /// Adds a manifest whose size is known, as [`size`] finds it.
+    ///
+    /// # Errors
+    /// Why the manifests do not fit into the Work, naming the largest so far, or the one that is nested too deeply.
+    pub fn add(&mut self, manifest: &Value, size: &Result<usize, String>) -> Result<(), String> {
+        let named = || {
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            format!("{} {name}", manifest["kind"].as_str().unwrap_or_default())
+        };
+        let size = size.as_ref().map_err(|found| format!("{}: {found}", named()))?;
+        self.bytes = self.bytes.saturating_add(*size);
+        self.manifests += 1;
+        if *size > self.largest {
+            (self.largest, self.named) = (*size, named());
+        }
+        if self.bytes <= self.most {
+            return Ok(());
+        }
+        let Self { most, dependencies, manifests, largest, named, .. } = self;
+        Err(format!(
+            "the job and its {dependencies} dependencies: found more than {most} bytes of JSON, the largest of the first \
+             {manifests} objects is {named} with {largest}; allowed: {most} in total"
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -129,5 +163,32 @@ mod tests {
         assert!(cut(&mut value, MAX));
         assert_eq!((levels(&value), &value["flat"]), (MAX, &json!(1)));
         assert!(!cut(&mut value, MAX));
+    }
+
+    #[test]
+    fn manifests_are_added_up_until_they_are_too_much() {
+        let map = |name: &str, length: usize| {
+            let text = "x".repeat(length);
+            json!({"kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": text}})
+        };
+        let (small, large) = (map("small", 10), map("large", 100));
+        assert_eq!(size(&small), Ok(small.to_string().len()));
+        let most = bytes(&small) + bytes(&large);
+        let mut load = Load::new(50, most);
+        assert_eq!(load.add(&small, &size(&small)), Ok(()));
+        assert_eq!(load.add(&large, &size(&large)), Ok(()), "just as much as is allowed");
+        let why = load.add(&small, &size(&small)).unwrap_err();
+        assert_eq!(
+            why,
+            format!(
+                "the job and its 50 dependencies: found more than {most} bytes of JSON, the largest of the first 3 objects is \
+                 ConfigMap large with {}; allowed: {most} in total",
+                bytes(&large)
+            )
+        );
+        let mut deep = map("deep", 1);
+        deep["data"] = nested(MAX);
+        let why = Load::new(1, most).add(&deep, &size(&deep)).unwrap_err();
+        assert_eq!(why, "ConfigMap deep: found 65 levels of nested objects and lists; allowed: 64");
     }
 }

@@ -10,6 +10,7 @@ mod identity;
 mod image;
 mod pointer;
 mod problem;
+mod shape;
 mod spec;
 mod templates;
 
@@ -78,6 +79,7 @@ pub fn apply(
             }
             touched = true;
             let overridden = override_by(&mut changed, &rule.overriders, yaml, &mut allowance)
+                .and_then(|()| shape::check(object, &changed))
                 .and_then(|()| identity::check(object, &changed));
             overridden.map_err(|problem| OverrideError {
                 policy: policy.name.clone(),

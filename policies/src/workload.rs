@@ -5,10 +5,13 @@
 
 mod aggregate;
 mod between;
+mod bounds;
 mod check;
 mod components;
 mod conditions;
 mod dependencies;
+mod elastic;
+mod error;
 mod health;
 mod limits;
 mod revise;
@@ -18,13 +21,15 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregate::{aggregate, withhold_end};
 pub use between::between_runs;
+pub use bounds::check_templates;
 pub use check::{check, check_placement};
 pub use components::{
-    Component, PodRequirements, WorkloadError, completions, components, most, pod_templates,
-    requests_of_any_pods, template_requests, total,
+    Component, PodRequirements, completions, components, most, pod_templates, requests_of_any_pods,
+    template_requests, total,
 };
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
+pub use error::WorkloadError;
 pub use health::{Health, Outcome, ended_at, failure, health, is_running, outcome, restarts, state_text};
 pub use limits::{HOSTS_MAX, PODS_MAX, lists_hosts};
 pub use revise::{remove_finalizers, revise_replicas, set_env, strip_for_member};

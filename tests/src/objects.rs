@@ -63,6 +63,11 @@ pub const WEBHOOK_CONFIGURATION: Kind = cluster_wide(
 );
 pub const POLICY: Kind =
     namespaced("policy.one.alibabacloud.com/v1alpha1", "PropagationPolicy", "propagationpolicies");
+pub const CLUSTER_POLICY: Kind = cluster_wide(
+    "policy.one.alibabacloud.com/v1alpha1",
+    "ClusterPropagationPolicy",
+    "clusterpropagationpolicies",
+);
 pub const OVERRIDE: Kind =
     namespaced("policy.one.alibabacloud.com/v1alpha1", "OverridePolicy", "overridepolicies");
 pub const QUOTA_TREE: Kind =
@@ -84,7 +89,7 @@ pub const CELL_CONFIGURATION: Kind =
     cluster_wide("fleet.dev/v1alpha1", "CellConfiguration", "cellconfigurations");
 pub const VIRTUAL_CLUSTER: Kind = cluster_wide("fleet.dev/v1alpha1", "VirtualCluster", "virtualclusters");
 
-const KNOWN: [Kind; 39] = [
+const KNOWN: [Kind; 40] = [
     NAMESPACE,
     NODE,
     POD,
@@ -109,6 +114,7 @@ const KNOWN: [Kind; 39] = [
     JOB_TEMPLATE,
     HYPER_NODE,
     POLICY,
+    CLUSTER_POLICY,
     OVERRIDE,
     QUOTA_TREE,
     QUEUE,

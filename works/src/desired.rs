@@ -55,6 +55,11 @@ pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
     let fields = object.as_object_mut().ok_or_else(not_an_object)?;
     fields.remove("status");
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        return Err(format!(
+            "spec.workload.manifests[{ordinal}].metadata: found no object; allowed: an object"
+        ));
+    }
     let uid = spec.binding.uid.as_str();
     let is_job = ordinal == 0 && kind.is_job();
     mark(metadata, "labels", MANAGED_LABEL, "true");
@@ -212,6 +217,10 @@ fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
     if !named && live.data.pointer(&pointer).is_some() {
         let mut at = patch;
         for field in path {
+            // What is no object is sent as it is, and refused by the member.
+            if !at.is_object() && !at.is_null() {
+                return;
+            }
             at = &mut at[*field];
         }
         *at = Value::Null;

@@ -14,7 +14,7 @@ pub(crate) struct PodTemplate<'v> {
 
 /// Every pod template of the job.
 pub(crate) fn of(kind: WorkloadKind, job: &mut Value) -> Vec<PodTemplate<'_>> {
-    let spec = &mut job["spec"];
+    let Some(spec) = job.get_mut("spec").filter(|spec| spec.is_object()) else { return Vec::new() };
     let roles = match kind {
         WorkloadKind::PyTorchJob => "pytorchReplicaSpecs",
         WorkloadKind::TFJob => "tfReplicaSpecs",

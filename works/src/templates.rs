@@ -70,8 +70,9 @@ pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
             _ if is_served => {}
             // Without a scheduler name the agent binds nothing here.
             _ => {
-                if let Some(scheduler) = substitute(served.scheduler_names) {
-                    template["spec"]["schedulerName"] = scheduler.into();
+                let scheduler = substitute(served.scheduler_names);
+                if let Some((scheduler, spec)) = scheduler.zip(template["spec"].as_object_mut()) {
+                    spec.insert("schedulerName".to_owned(), scheduler.into());
                 }
             }
         }

@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::{Handles, Settings};
 
+mod any_form;
 mod earlier;
 mod ends;
 mod late;

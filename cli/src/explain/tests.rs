@@ -81,7 +81,7 @@ fn a_waiting_job_is_explained_in_full() {
     Policy:    PropagationPolicy team/p
 
     CLUSTER   FITS   WHY
-    east      no     1 of 2 pods fits; 0/4 nodes are available: 4 Insufficient nvidia.com/gpu
+    east      no     1 of 2 pods fits, then 0/4 nodes are available: 4 Insufficient nvidia.com/gpu
     west      no     0 of 2 pods fit; 0/9 nodes are available: 9 Insufficient nvidia.com/gpu (requested 4, available 2); it could not hold the job even if empty
 
     RUN   CLUSTER   ENDED     REASON      MESSAGE

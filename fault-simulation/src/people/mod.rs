@@ -8,6 +8,7 @@
 
 mod cells;
 mod cheats;
+mod deletions;
 mod hostile;
 mod jobs;
 mod users;
@@ -57,6 +58,8 @@ pub struct People {
     /// Want more of their own leaf than it has: they change what a run was admitted with, and submit again while pods
     /// still end.
     pub cheats: u32,
+    /// Hold jobs by a finalizer of their own, delete their namespaces, and delete what Fleet has written for jobs.
+    pub deletions: u32,
     /// A tenant who writes Fleet's own marks, places pods by himself and sends what is too large.
     pub hostile_tenant: u32,
     /// A member whose credentials write lies into its Works, Reservations and Cluster.
@@ -85,6 +88,7 @@ impl People {
         kinds: 0,
         virtual_clusters: 0,
         cheats: 0,
+        deletions: 0,
         hostile_tenant: 0,
         hostile_member: 0,
         fair: 0,
@@ -92,7 +96,7 @@ impl People {
         power: 0,
         restores: 0,
     };
-    /// Most of them in some seeds, so that most seeds have a few. `power` and `restores` are named, so that known seeds stay
+    /// Most of them in some seeds, so that most seeds have a few. `power`, `restores` and `deletions` are named, so that known seeds stay
     /// as they are.
     pub const ALL: Self = Self {
         edits: 400,
@@ -105,6 +109,7 @@ impl People {
         kinds: 400,
         virtual_clusters: 0,
         cheats: 250,
+        deletions: 0,
         hostile_tenant: 250,
         hostile_member: 200,
         fair: 300,
@@ -133,7 +138,7 @@ impl People {
         Ok(people)
     }
 
-    fn weights(&mut self) -> [(&'static str, &mut u32); 16] {
+    fn weights(&mut self) -> [(&'static str, &mut u32); 17] {
         [
             ("edits", &mut self.edits),
             ("suspends", &mut self.suspends),
@@ -145,6 +150,7 @@ impl People {
             ("kinds", &mut self.kinds),
             ("virtual-clusters", &mut self.virtual_clusters),
             ("cheats", &mut self.cheats),
+            ("deletions", &mut self.deletions),
             ("hostile-tenant", &mut self.hostile_tenant),
             ("hostile-member", &mut self.hostile_member),
             ("fair", &mut self.fair),
@@ -199,6 +205,9 @@ impl Plan {
         }
         if let Some(mut random) = comes("cheats", people.cheats) {
             self.add_cheats(&mut random);
+        }
+        if let Some(mut random) = comes("deletions", people.deletions) {
+            self.add_deletions(&mut random);
         }
         if let Some(mut random) = comes("hostile tenant", people.hostile_tenant) {
             self.add_hostile_tenant(&mut random);

@@ -95,6 +95,44 @@ fn a_service_that_takes_addresses_is_not_sent() {
     assert_eq!(why.reason, Reason::OverrideInvalid);
 }
 
+/// Whatever the kind: overrides of objects without a gang are checked nowhere else.
+#[test]
+fn no_override_makes_pods_that_keep_whoever_places_them_busy() {
+    let tolerations = |number: usize| vec![serde_json::json!({"key": "k", "operator": "Exists"}); number];
+    let job = |api_version: &str, kind: &str, own: usize| {
+        serde_json::json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "n"},
+            "spec": {"template": {"spec": {"tolerations": tolerations(own), "containers": [{"name": "c"}]}}}})
+    };
+    let kinds = [("batch/v1", "Job"), ("apps/v1", "Deployment"), ("example.com/v1", "Set")];
+    let mut world = World::default();
+    world.namespaces.insert("n".to_string(), pod_security::Level::Privileged);
+    world.clusters.insert("east".to_string(), read_cluster());
+    for (api_version, kind) in kinds {
+        assert!(written(&world, "n", job(api_version, kind, 64), "east").is_ok(), "{kind}");
+        let why = written(&world, "n", job(api_version, kind, 65), "east").expect_err("too many");
+        assert_eq!(why.reason, Reason::InvalidWorkload);
+    }
+    for (number, fits) in [(64, true), (65, false)] {
+        let replaced = serde_json::json!({"path": "/spec/template/spec/tolerations", "operator": "replace",
+            "value": tolerations(number)});
+        let policy = serde_json::json!({
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"namespace": "n", "name": "o", "uid": "o"},
+            "spec": {"overrideRules": [{"overriders": {"plaintext": [replaced]}}]}});
+        let policy = serde_json::from_value(policy).expect("a policy");
+        world.observe(crate::observation::Observation::Override(crate::observation::Change::Apply(policy)));
+        for (api_version, kind) in kinds {
+            let sent = written(&world, "n", job(api_version, kind, 1), "east");
+            assert_eq!(sent.is_ok(), fits, "{kind}");
+            if let Err(why) = sent {
+                assert_eq!(why.reason, Reason::OverrideInvalid);
+                let told = "spec.template.spec.tolerations: found 65; allowed: at most 64";
+                assert_eq!(why.message, told);
+            }
+        }
+    }
+}
+
 /// The watches of jobs and of namespaces are not ordered: a job of a new namespace may be seen first.
 #[test]
 fn pods_wait_until_the_level_of_their_namespace_is_known() {

@@ -4,7 +4,7 @@ use fleet_quota::{NodeSpec, QUOTA_LABELS, QuotaTree, REQUIRE_QUEUE};
 
 use super::*;
 use crate::{
-    kinds,
+    kinds, manifests,
     observation::{Change, Observation},
 };
 
@@ -266,6 +266,43 @@ fn a_running_gang_keeps_the_fencing_and_the_scheduling_that_it_was_sent_with() {
     let patient = json!({"failover": {"cluster": {"tolerationSeconds": 90, "fencing": "Watchdog"}}});
     let found = follows(&job, &running, &fenced("None"), &patient);
     assert_eq!(found, json!({"failover": {"cluster": {"tolerationSeconds": 90}}}));
+}
+
+/// A tenant would have his job bound under a policy of his own, and delete that policy before the job is sent.
+#[test]
+fn what_a_tenants_policy_says_in_vain_does_not_count_under_that_of_the_cluster() {
+    let job = torch(&[("Master", 1, "1")]);
+    let policy = |kind: &str, namespace: &str, name: &str, scheduling: Option<&str>| {
+        json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
+            "spec": {"resourceSelectors": [{"apiVersion": job["apiVersion"], "kind": job["kind"]}],
+                "placement": {}, "podScheduling": scheduling}})
+    };
+    let own: fleet_api::PropagationPolicy =
+        serde_json::from_value(policy("PropagationPolicy", "team", "own", Some("AsWritten")))
+            .expect("a policy");
+    let mut world = World::default();
+    submit(&mut world, &job);
+    world.observe(Observation::Policy(Change::Apply(own.clone())));
+    let key = claim(&mut world, &job, &json!([{"name": "east"}]));
+    let sent = |world: &World| {
+        let body = manifests::work_spec(world, &world.bindings[&key], Vec::new(), None, None);
+        body["podScheduling"].clone()
+    };
+    assert_eq!(sent(&world), Value::Null);
+    let mut of_all = policy("ClusterPropagationPolicy", "", "all", None);
+    of_all["metadata"]["namespace"] = Value::Null;
+    let of_all = serde_json::from_value(of_all).expect("a policy");
+    world.observe(Observation::ClusterPolicy(Change::Apply(of_all)));
+    world.observe(Observation::Policy(Change::Delete(own)));
+    let Some(Verb::Merge(patch)) = planned(&world, &job) else { panic!("the other policy takes over") };
+    assert_eq!(patch["spec"]["policy"]["kind"], "ClusterPropagationPolicy");
+    assert_eq!(patch["spec"].get("podScheduling"), Some(&Value::Null), "{patch}");
+    let mut binding = json!(world.bindings[&key].object);
+    binding["spec"]["policy"] = json!({"kind": "ClusterPropagationPolicy", "name": "all", "uid": "all"});
+    binding["spec"]["podScheduling"] = patch["spec"]["podScheduling"].clone();
+    world.observe(Observation::Binding(Change::Apply(serde_json::from_value(binding).expect("a binding"))));
+    assert_eq!(sent(&world), Value::Null);
 }
 
 /// Its pods would run on reserved places that nobody holds for them, and end unseen.

@@ -99,7 +99,8 @@ pub(super) fn note(
         cluster: target.name.clone(),
         epoch: spec.epoch,
         reason: over.reason.to_string(),
-        message: over.message.clone(),
+        // Members and tenants have words in it, and the binding has to hold many of them.
+        message: cut(&over.message).to_owned(),
         started_at: run.filter(|run| run.epoch == spec.epoch).and_then(|run| run.started_at.clone()),
         ended_at: rfc3339(now),
         purge: match fleet_runs::purge::mode(entry.failover.as_ref(), over.reason) {

@@ -152,7 +152,7 @@ pub(super) fn keep(key: &Key, work: &Work, until_ms: Option<i64>, step: &mut Ste
 pub(super) fn not_preserved(world: &World, entry: &BindingEntry) -> Option<String> {
     let asks = entry.object.spec.preserve_resources_on_deletion == Some(true);
     (asks && unqueued::leaves_nothing(world, entry)).then(|| {
-        let (why, allowed) = match unqueued::must_queue(world, entry) {
+        let (why, allowed) = match unqueued::is_of_required_queue(world, entry) {
             true => {
                 (format!("its leaf of the quota tree has {}=true", fleet_quota::REQUIRE_QUEUE), "")
             }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
-    status::{find_condition, rfc3339},
+    status::{cut, find_condition, rfc3339},
     world::{Object, World},
 };
 
@@ -63,6 +63,9 @@ pub(super) fn collect<'a>(
     items
 }
 
+/// Largest status of one object that a member reports: the binding carries it, too, with all that the hub records of the job.
+const STATUS_BYTES_MAX: usize = 512 * 1024;
+
 /// Why a Work's report does not belong to its binding, if so. The hub wrote the spec; a report is refused if
 /// a member changed the spec or reports another object.
 fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
@@ -80,6 +83,12 @@ fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
     let reported = work.status.as_ref()?.manifest_statuses.iter().find(|m| m.identifier.ordinal == 0)?;
     if let Err(found) = nesting::check(&reported.status) {
         return Some(format!("status.manifestStatuses[0].status: {found}"));
+    }
+    let bytes = nesting::bytes(&reported.status);
+    if bytes > STATUS_BYTES_MAX {
+        return Some(format!(
+            "status.manifestStatuses[0].status: found {bytes} bytes of JSON; allowed: {STATUS_BYTES_MAX}"
+        ));
     }
     let (identifier, reference) = (&reported.identifier, &entry.object.spec.resource);
     let elsewhere = !identifier.namespace.is_empty() && identifier.namespace != reference.namespace;
@@ -115,10 +124,10 @@ pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, n
                 "applied": applied.is_some_and(|condition| condition.status == "True"),
             });
             if let Some(refused) = applied.filter(|condition| condition.status != "True") {
-                value["appliedMessage"] = json!(format!("{}: {}", refused.reason, refused.message));
+                value["appliedMessage"] = json!(cut(&format!("{}: {}", refused.reason, refused.message)));
             }
             if let Some(refused) = &item.refused {
-                value["appliedMessage"] = json!(refused);
+                value["appliedMessage"] = json!(cut(refused));
             }
             if let Some(reported) = item.status {
                 value["status"] = reported.clone();
@@ -168,6 +177,7 @@ pub(super) fn aggregated_object_status(
     let reported: Vec<(&str, &Value)> =
         items.iter().filter_map(|item| Some((item.cluster, item.status?))).collect();
     let mut status = workload::aggregate(entry.workload, current, &reported);
+    end_after_start(&mut status);
     if reported.is_empty() {
         between_runs(entry, &mut status, now);
     }
@@ -177,4 +187,41 @@ pub(super) fn aggregated_object_status(
         workload::queuing_condition(&mut status, None, &time);
     }
     status
+}
+
+/// A member of an earlier run may have reported a start that lies ahead. An API server refuses an end before it, and a start
+/// that changes.
+fn end_after_start(status: &mut Value) {
+    let (Some(start), Some(end)) = (status["startTime"].as_str(), status["completionTime"].as_str()) else {
+        return;
+    };
+    let is_earlier = match (end.parse::<Timestamp>(), start.parse::<Timestamp>()) {
+        (Ok(end), Ok(start)) => end < start,
+        // The last hours of the year 9999 are no time here.
+        _ => end < start,
+    };
+    if is_earlier {
+        status["completionTime"] = start.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_job_ends_before_its_start() {
+        for (start, shown) in [
+            ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+            ("2026-01-01T00:00:00-12:00", "2026-01-01T00:00:00-12:00"),
+            ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
+        ] {
+            let mut status = json!({"startTime": start, "completionTime": "2026-01-01T01:00:00Z"});
+            end_after_start(&mut status);
+            assert_eq!((&status["startTime"], &status["completionTime"]), (&json!(start), &json!(shown)));
+        }
+        let mut none = json!({"startTime": "2026-01-01T00:00:00Z"});
+        end_after_start(&mut none);
+        assert_eq!(none, json!({"startTime": "2026-01-01T00:00:00Z"}));
+    }
 }

@@ -7,6 +7,7 @@ use crate::{
     observation::{Change, Observation},
 };
 
+mod any_form;
 mod ends;
 mod left;
 mod preserved;
@@ -62,6 +63,7 @@ impl Hub {
             labels: BTreeMap::new(),
             deleting: false,
             created: String::new(),
+            derived: Default::default(),
             value: std::sync::Arc::new(json!(object)),
         };
         let key = ("team".to_string(), "train".to_string());

@@ -9,7 +9,7 @@ use super::step::Step;
 use crate::{
     binding::{API_VERSION, BindingEntry},
     planner::Waiting,
-    status::rfc3339,
+    status::{cut, rfc3339},
     unqueued,
     world::{Key, World},
     writes::{Target, Verb, Write},
@@ -71,7 +71,7 @@ pub(super) fn unit(
     let claim = said.and_then(|waiting| waiting.claim.as_ref()).map(|claim| json!(claim));
     let all = [
         ("reason", said.map(|waiting| json!(waiting.reason.as_str()))),
-        ("message", said.map(|waiting| json!(waiting.message))),
+        ("message", said.map(|waiting| json!(cut(&waiting.message)))),
         ("claim", claim),
     ];
     for (field, value) in all {

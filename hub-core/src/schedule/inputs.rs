@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::{
     Scheduler,
     facts::{cluster_of, is_next, job_id},
+    is_held_back,
 };
 use crate::{
     asked,
@@ -105,7 +106,7 @@ impl Scheduler {
         now: Timestamp,
     ) -> Obstacles {
         let mut found = Obstacles::default();
-        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
+        if is_held_back(entry) {
             found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return found;
         }

@@ -277,6 +277,40 @@ fn overrides_that_cannot_be_sent_reserve_nothing() {
     }
 }
 
+/// Nobody looks further than what fits into a Work, so the reason stays the same while other dependencies change.
+#[test]
+fn a_job_is_refused_by_the_first_dependencies_that_are_too_large() {
+    let mut stage = Stage::new();
+    let maps = kinds::dependencies().into_iter().find(|kind| kind.kind == "ConfigMap").expect("a kind");
+    let map = |n: usize, length: usize| {
+        let (name, text) = (format!("c{n}"), "x".repeat(length));
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": text},
+            "metadata": {"namespace": "default", "name": name, "uid": name}});
+        Observation::Object(maps.clone(), Change::Apply(read(map)))
+    };
+    (0..9).for_each(|n| stage.observe(map(n, 500_000)));
+    let from: Vec<Value> = (0..9).map(|n| json!({"configMapRef": {"name": format!("c{n}")}})).collect();
+    let mut job = job("first");
+    job["spec"]["template"]["spec"]["containers"][0]["envFrom"] = json!(from);
+    stage.submit_as("first", job);
+    let mut bound = stage.world.bindings[&key("first")].object.clone();
+    bound.spec.propagate_deps = Some(true);
+    stage.observe(Observation::Binding(Change::Apply(bound)));
+    stage.look("first");
+    assert!(stage.pass().is_empty());
+    let told = stage.waiting("first");
+    let says = "WorkloadTooLarge: the job and its 9 dependencies: found more than 1200000 bytes of JSON, the largest of the \
+                first 4 objects is ConfigMap c0 with 5";
+    assert!(told.starts_with(says), "{told}");
+    stage.observe(map(8, 900_000));
+    stage.look("first");
+    assert!(stage.pass().is_empty());
+    assert_eq!(stage.waiting("first"), told);
+    (0..9).for_each(|n| stage.observe(map(n, 10)));
+    stage.look("first");
+    assert!(!stage.pass().is_empty(), "{}", stage.waiting("first"));
+}
+
 /// A credential of the hub is sent to no member; pods start without what is optional.
 #[test]
 fn tokens_of_the_hub_are_sent_to_no_member() {
@@ -421,6 +455,22 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
     stage.now += SignedDuration::from_secs(15);
     stage.pass();
     assert!(is_open(&stage));
+}
+
+/// Jobs that were sent nowhere would count as not taken up.
+#[test]
+fn a_job_whose_dispatching_is_suspended_is_not_bound() {
+    let mut stage = Stage::new();
+    stage.submit("first");
+    let asked = only(stage.pass());
+    stage.reserved(&asked);
+    let mut held_back = stage.world.bindings[&key("first")].object.clone();
+    let suspension = held_back.spec.suspension.get_or_insert_default();
+    suspension.dispatching = Some(true);
+    stage.observe(Observation::Binding(Change::Apply(held_back)));
+    stage.look("first");
+    let given_up = only(stage.scheduler.answers(&stage.world, &key("first"), stage.now));
+    assert!(matches!(given_up.verb, Verb::Delete { .. }) && given_up.name == asked.name, "{given_up:?}");
 }
 
 /// The unit of an earlier run still names its leaf for a moment.

@@ -1,7 +1,10 @@
 //! Cached forms of objects that are not cached whole.
 
 use core::time::Duration;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
 
 use fleet_api::{
     Cluster,
@@ -11,8 +14,10 @@ use fleet_api::{
 };
 use fleet_policies::{
     choice::{ObjectRef, PolicyRule, PolicyScope, PreemptionRule},
+    nesting,
     overrides::{self, OverridePolicy},
     selector, spec,
+    workload::{self, DependencyRef, WorkloadKind},
 };
 use fleet_quota::PREEMPTIBLE_LABEL;
 use k8s_openapi::{
@@ -35,9 +40,27 @@ pub struct Object {
     pub labels: BTreeMap<String, String>,
     pub deleting: bool,
     pub created: String,
+    pub derived: Derived,
+}
+
+/// What is found in an object once, when it is first asked for: many jobs may ask for the same object, again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Derived {
+    size: OnceLock<Result<usize, String>>,
+    dependencies: OnceLock<BTreeSet<DependencyRef>>,
 }
 
 impl Object {
+    /// As [`nesting::size`] finds it.
+    pub fn size(&self) -> &Result<usize, String> {
+        self.derived.size.get_or_init(|| nesting::size(&self.value))
+    }
+
+    /// What its pods need; `workload`: of its own kind.
+    pub fn dependencies(&self, workload: WorkloadKind) -> &BTreeSet<DependencyRef> {
+        self.derived.dependencies.get_or_init(|| workload::dependencies(workload, &self.value))
+    }
+
     /// What the choice of its policy needs to know.
     pub fn reference(&self, kind: &KindRef, key: &Key) -> ObjectRef {
         reference(kind, key, self.labels.clone())
@@ -149,6 +172,7 @@ pub(super) fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
         labels: object.metadata.labels.clone().unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         created,
+        derived: Derived::default(),
         value: Arc::new(serde_json::to_value(object).unwrap_or_default()),
     }
 }

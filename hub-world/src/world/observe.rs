@@ -19,6 +19,7 @@ use kube_core::{DynamicObject, Resource, ResourceExt};
 
 use super::{
     Dirty, Key, PolicyEntry, World,
+    dependents::dependency_kind,
     kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready, reference},
 };
 use crate::{
@@ -229,10 +230,12 @@ impl World {
 
     fn observe_work(&mut self, change: Change<Work>) {
         let mut bindings = BTreeSet::new();
+        let (changed, is_listing) = (change.objects().iter().map(key).collect(), change.is_listing());
         let restored = &mut self.restored;
         observe_owned(&mut self.works, &mut self.works_of, restored, change, &mut bindings, |w| {
             (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
         });
+        self.renew_named(changed, is_listing);
         bindings.iter().for_each(|binding| self.mark_binding(binding));
     }
 
@@ -250,6 +253,10 @@ impl World {
     }
 
     fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
+        // A kind is known once its list is: until then nobody can tell what is missing.
+        if matches!(change, Change::Listing) && !self.objects.contains_key(&kind) {
+            return;
+        }
         let listed = change.is_listing();
         // A kind that was assumed is now served as discovery reports.
         if self.objects.get_key_value(&kind).is_some_and(|(known, _)| known.plural != kind.plural)
@@ -267,6 +274,10 @@ impl World {
                 .map(|object| reference(&kind, &key(object), object.labels().clone()))
                 .collect(),
         };
+        let dependency = dependency_kind(&kind);
+        if dependency.is_some() && !self.objects.contains_key(&kind) {
+            self.mark_unsent();
+        }
         let objects = self.objects.entry(kind.clone()).or_default();
         let restored = &mut self.restored;
         let changed = keep(objects, restored, change, |object, _| read_object(&kind, object));
@@ -279,21 +290,13 @@ impl World {
             self.mark_policies_of(&kind);
         }
         touched.iter().for_each(|object| self.mark_policies_that_select(object, is_gone));
-        let governed = !crate::kinds::dependencies().contains(&kind);
         for Changed { key, .. } in changed {
             let binding = self.binding_key(&kind, &key);
             if self.bindings.contains_key(&binding) {
                 self.dirty.insert(Dirty::Binding(binding));
             }
-            if !governed {
-                // Every dependent has it in its Work; there are few, and reconciling them is cheap.
-                let here = self.bindings.range((key.0.clone(), String::new())..);
-                let users = here
-                    .take_while(|((namespace, _), _)| *namespace == key.0)
-                    .filter(|(_, entry)| entry.object.spec.propagate_deps == Some(true));
-                self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
-                // A job may wait for it.
-                self.schedule = true;
+            if let Some(dependency) = dependency {
+                self.mark_dependents(dependency, &key);
             }
             self.dirty.insert(Dirty::Object(kind.clone(), key));
         }
@@ -431,6 +434,8 @@ impl World {
             if let Some(cluster) = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX) {
                 self.leases.remove(cluster);
                 self.mark_bound_to(cluster);
+                // It may have asked for a longer time than counts now.
+                self.dirty.insert(Dirty::Cluster(cluster.to_string()));
             }
         }
         for lease in news.objects {

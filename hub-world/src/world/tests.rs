@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::observation::{Change, Observation};
 
+mod dependents;
+
 fn unit(version: &str) -> QueueUnit {
     let value = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
         "metadata": {"namespace": "team", "name": "job-qu", "uid": "u", "resourceVersion": version},

@@ -145,9 +145,9 @@ pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods
 
 fn replica_set(resource: &ApiResource, deployment: &Object, name: &str, hash: &str, replicas: i64) -> Value {
     let mut selector = deployment.spec["selector"].clone();
-    selector["matchLabels"][HASH_LABEL] = hash.into();
+    pod::object_at(&mut selector, &["matchLabels"])[HASH_LABEL] = hash.into();
     let mut template = deployment.spec["template"].clone();
-    template["metadata"]["labels"][HASH_LABEL] = hash.into();
+    pod::object_at(&mut template, &["metadata", "labels"])[HASH_LABEL] = hash.into();
     let labels = template["metadata"]["labels"].clone();
     json!({
         "apiVersion": "apps/v1",

@@ -3,6 +3,8 @@
 //! Inputs: the job as JSON, the pods that it controls, `now`. Output: a `Plan`, which the driver carries out
 //! without further decisions. Deliberately absent: clients, clocks, random names.
 
+#[cfg(test)]
+mod any_form;
 mod batch;
 mod deployment;
 mod kubeflow;

@@ -138,6 +138,21 @@ pub(super) fn headless_service(
     service
 }
 
+/// The object at a path. What is none on the way, or there, becomes one.
+pub(super) fn object_at<'v>(value: &'v mut Value, path: &[&str]) -> &'v mut Value {
+    let mut at = value;
+    for field in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[*field];
+    }
+    if !at.is_object() {
+        *at = json!({});
+    }
+    at
+}
+
 /// The list in a field of an object; created if missing.
 pub(super) fn list_mut<'v>(object: &'v mut Value, field: &str) -> &'v mut Vec<Value> {
     let list = &mut object[field];

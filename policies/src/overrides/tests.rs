@@ -88,7 +88,7 @@ fn overriders() {
     let plain =
         |path: &str, operator: &str| json!({"plaintext": [{"path": path, "operator": operator, "value": 7}]});
     check(plain("/spec/x", "add"), "/spec/x", json!(7));
-    check(plain("/spec/roles", "replace"), "/spec", json!({"roles": 7}));
+    check(plain(&at("name"), "replace"), &at("name"), json!(7));
     check(plain(&at("args/-"), "add"), &at("args"), json!(["-a", 7]));
     for field in ["json", "yaml"] {
         check(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{WorkloadError, WorkloadKind, components, replica_specs_field};
+use super::{WorkloadError, WorkloadKind, check_templates, components, replica_specs_field};
 use crate::{
     pod_security,
     spec::{Placement, shortened},
@@ -32,13 +32,14 @@ impl WorkloadKind {
     }
 }
 
-/// The first field that keeps the job from ever running.
+/// The first field that keeps the job from ever running, or asks for more than whoever places its pods can compare.
 ///
 /// # Errors
 /// Names the field, what was found and what is allowed.
 pub fn check(kind: WorkloadKind, object: &Value) -> Result<(), WorkloadError> {
     let spec = &object["spec"];
     let pods = fleet_resources::sum(components(kind, object)?.iter().map(|component| component.replicas));
+    check_templates(object)?;
     match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => kubeflow(kind, object, pods),
         WorkloadKind::VolcanoJob => volcano(spec, pods),

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
-use fleet_resources::{PodSum, QuantityError, Resources, quantity};
+use fleet_resources::{PodSum, Resources, quantity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use thiserror::Error;
 
-use super::{WorkloadKind, limits::bounded, replica_specs_field};
+use super::{
+    WorkloadKind, elastic,
+    error::{WorkloadError, count},
+    limits::bounded,
+    replica_specs_field,
+};
 use crate::pod_security;
 
 /// A number of equal pods of one role.
@@ -35,19 +39,6 @@ pub struct PodRequirements {
     pub tolerations: Vec<Toleration>,
     pub priority_class_name: Option<String>,
     pub scheduler_name: Option<String>,
-}
-
-/// A workload whose request cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum WorkloadError {
-    #[error("{path}: {source}")]
-    Quantity {
-        path: String,
-        #[source]
-        source: QuantityError,
-    },
-    #[error("{path}: found {found}; allowed: {allowed}")]
-    Field { path: String, found: String, allowed: &'static str },
 }
 
 /// Longest name of a job: controllers use it as a label value of each pod.
@@ -134,13 +125,6 @@ pub fn most(forms: Vec<Vec<Component>>) -> Vec<Component> {
 
 fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Component>, WorkloadError> {
     let field = replica_specs_field(kind);
-    if spec["elasticPolicy"]["metrics"].as_array().is_some_and(|metrics| !metrics.is_empty()) {
-        return Err(WorkloadError::Field {
-            path: "spec.elasticPolicy.metrics".to_owned(),
-            found: "metrics to scale by".to_owned(),
-            allowed: "none: a gang keeps the size that quota has counted",
-        });
-    }
     let mut found = Vec::new();
     for role in roles {
         let role_spec = &spec[field][*role];
@@ -160,6 +144,8 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Comp
             pod_spec: requirements(&template["spec"]),
         });
     }
+    let workers = found.iter().find(|component| component.name.eq_ignore_ascii_case("worker"));
+    elastic::check(spec, workers.map(|component| component.replicas))?;
     Ok(found)
 }
 
@@ -226,21 +212,6 @@ fn deployment(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
         requests: requests_at(&spec["template"], "spec")?,
         pod_spec: requirements(&spec["template"]["spec"]),
     }])
-}
-
-/// A number of pods, which every API of Kubernetes keeps in 32 bits; some templating tools write it as text.
-fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, WorkloadError> {
-    let number = match value {
-        Value::Null => Some(absent),
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    number.filter(|n| (0..=i64::from(i32::MAX)).contains(n)).ok_or_else(|| WorkloadError::Field {
-        path: path(),
-        found: value.to_string(),
-        allowed: "a whole number of 0 or more, at most 2147483647",
-    })
 }
 
 /// The request of one pod of a template, as Kubernetes counts ([`PodSum`]); the pod itself is not counted. Limits
@@ -478,8 +449,7 @@ mod tests {
         );
         let claims = json!({"template": {"spec": {"resourceClaims": [{"name": "gpu"}]}}});
         check(WorkloadKind::BatchJob, claims, "spec.template.spec.resourceClaims: found 1 claims");
-        let elastic =
-            json!({"elasticPolicy": {"maxReplicas": 9, "metrics": [{}]}, "pytorchReplicaSpecs": {}});
+        let elastic = json!({"elasticPolicy": {"maxReplicas": 9, "metrics": []}, "pytorchReplicaSpecs": {}});
         check(WorkloadKind::PyTorchJob, elastic, "spec.elasticPolicy.metrics: found");
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{WorkloadError, WorkloadKind};
+use super::{WorkloadKind, error::WorkloadError};
 
 /// Most pods of one workload, over its whole life. Kubernetes has this limit for the parallelism of an indexed Job; it
 /// is far above any cluster's number of pods for one job, and what the hub and the members keep for one job stays small.

@@ -78,6 +78,9 @@ pub fn limit_run_time(kind: WorkloadKind, job: &mut Value, most_s: i64) -> Optio
 /// Returns the first levels of the spec that wait for the next run, such as `spec.tasks`.
 pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<String> {
     let mut asked = wanted["spec"].take();
+    if !asked.is_object() {
+        asked = Value::Object(Map::new());
+    }
     let mut spec = sent["spec"].clone();
     for path in controls(kind) {
         // A member keeps a field that is sent no more.
@@ -124,6 +127,9 @@ fn set(spec: &mut Value, path: &[&str], value: Option<Value>) {
     if value.is_none() && parents.iter().try_fold(&*spec, |at, field| at.get(field)).is_none() {
         return;
     }
+    if !spec.is_object() {
+        return;
+    }
     let mut at = spec;
     for field in parents {
         if !at[*field].is_object() {
@@ -149,6 +155,16 @@ mod tests {
         let mut object = json!({"metadata": {"labels": {"k": "v"}}, "spec": wanted});
         assert_eq!(keep_run(kind, &json!({"spec": sent}), &mut object), waiting);
         assert_eq!(object, json!({"metadata": {"labels": {"k": "v"}}, "spec": expected}));
+    }
+
+    #[test]
+    fn what_is_no_spec_keeps_the_run() {
+        for wanted in [json!("x"), json!(["x"]), json!(1), json!(null)] {
+            let mut object = json!({"spec": wanted});
+            let sent = json!({"spec": {"runPolicy": {"suspend": false}}});
+            assert_eq!(keep_run(WorkloadKind::PyTorchJob, &sent, &mut object), Vec::<String>::new());
+            assert_eq!(object, sent);
+        }
     }
 
     #[test]

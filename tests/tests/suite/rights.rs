@@ -306,6 +306,74 @@ async fn a_hostile_member_changes_nothing_that_is_not_its_own() -> anyhow::Resul
     Ok(())
 }
 
+/// What it may write carries no finalizer and no owner of its own, so its namespace goes when its cluster leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_member_holds_up_no_removal() -> anyhow::Result<()> {
+    const POLICY: &str = "fleet-agent-lease";
+    let hub = Hub::start(Door::InProcess).await?;
+    let (east, _) = hub.agent("east").await?;
+    objects::create(&hub.client, &work("fleet-east")).await?;
+    objects::create(&hub.client, &reservation("fleet-east")).await?;
+    let (params, post) = (PatchParams::default(), PostParams::default());
+    let holds = [
+        ("finalizers", json!(["example.com/mine"])),
+        ("ownerReferences", json!([{"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "y"}])),
+    ];
+    let leases = LEASE.api(&east, "fleet-east");
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": names::LEASE_NAME}});
+    for (field, value) in &holds {
+        let mut wanted = lease.clone();
+        wanted["metadata"][*field] = value.clone();
+        denied(field, POLICY, leases.create(&post, &body(wanted)).await);
+    }
+    leases.create(&post, &body(lease)).await?;
+    let renew = async |change: Value| {
+        let mut wanted = serde_json::to_value(leases.get(names::LEASE_NAME).await.expect("its own"))?;
+        wanted["metadata"]
+            .as_object_mut()
+            .expect("fields")
+            .extend(change.as_object().cloned().unwrap_or_default());
+        wanted["spec"] = json!({"holderIdentity": "east-1", "leaseDurationSeconds": 40});
+        anyhow::Ok(leases.replace(names::LEASE_NAME, &post, &body(wanted)).await)
+    };
+    for (field, value) in &holds {
+        denied(field, POLICY, renew(json!({*field: value})).await?);
+    }
+    renew(json!({})).await??;
+
+    // What others put there neither goes by its hand nor keeps it from its lease.
+    let others = LEASE.api(&hub.client, "fleet-east");
+    let put = async |finalizers: Value| {
+        let change = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        others.patch(names::LEASE_NAME, &params, &change).await
+    };
+    put(json!(["example.com/other"])).await?;
+    renew(json!({})).await??;
+    denied("another's finalizer", POLICY, renew(json!({"finalizers": []})).await?);
+    put(Value::Null).await?;
+
+    // Behind a status nothing of it comes along.
+    for (kind, namespace, name, status) in [
+        (CLUSTER, "", "east", json!({"reportSequence": 1})),
+        (WORK, "fleet-east", "w", json!({"observedEpoch": 1})),
+        (RESERVATION, "fleet-east", "r", json!({"phase": "Refused"})),
+    ] {
+        let api = kind.api(&east, namespace);
+        let before = api.get(name).await?.metadata;
+        for (field, value) in &holds {
+            let change = json!({"metadata": {*field: value}, "status": status});
+            // A server may refuse it as well.
+            let _ = api.patch_status(name, &params, &Patch::Merge(&change)).await;
+        }
+        let after = api.get(name).await?.metadata;
+        assert_eq!(after.finalizers, before.finalizers, "{}", kind.kind);
+        assert_eq!(after.owner_references, before.owner_references, "{}", kind.kind);
+    }
+    hub.stop().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_tenant_decides_nothing_that_fleet_decides() -> anyhow::Result<()> {
     let fleet = FleetSpec::of("east 1x8").start().await?;

@@ -12,14 +12,22 @@ use fleet_tests::{
 use serde_json::{Value, json};
 
 async fn start(scheduling: Option<&str>) -> anyhow::Result<TestFleet> {
+    start_with(policy(scheduling)).await
+}
+
+async fn start_with(policy: Value) -> anyhow::Result<TestFleet> {
     let fleet =
         FleetSpec::of("east 3x4").shared().run_time(RunTime::For(Duration::from_secs(2))).start().await?;
+    fleet.apply(&policy).await?;
+    Ok(fleet)
+}
+
+fn policy(scheduling: Option<&str>) -> Value {
     let mut policy = gang_policy(Queueing::AtOnce);
     if let Some(scheduling) = scheduling {
         policy["spec"]["podScheduling"] = scheduling.into();
     }
-    fleet.apply(&policy).await?;
-    Ok(fleet)
+    policy
 }
 
 /// A tenant's pod, which the cluster's own scheduler binds; returns its node.
@@ -99,7 +107,10 @@ async fn a_gang_behind_gates_goes_to_its_places_as_one() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn templates_as_written_are_counted_once_whoever_binds_them() -> anyhow::Result<()> {
-    let fleet = start(Some("AsWritten")).await?;
+    let mut of_all = policy(Some("AsWritten"));
+    of_all["kind"] = objects::CLUSTER_POLICY.kind.into();
+    of_all["metadata"] = json!({"name": of_all["metadata"]["name"]});
+    let fleet = start_with(of_all).await?;
     fleet.apply(&Job::pytorch("a").workers(1).gpus(4).manifest()).await?;
     let pods = running(&fleet, "a", 2, "8").await?;
     for pod in &pods {
@@ -109,14 +120,31 @@ async fn templates_as_written_are_counted_once_whoever_binds_them() -> anyhow::R
     fleet.finish().await
 }
 
+/// The member's own scheduler would preempt others for him, on places and cells that it does not know.
+#[tokio::test]
+async fn no_tenants_policy_hands_a_gang_to_another_scheduler() -> anyhow::Result<()> {
+    let fleet = start(Some("AsWritten")).await?;
+    fleet.apply(&Job::pytorch("a").workers(1).gpus(4).manifest()).await?;
+    let pods = running(&fleet, "a", 2, "8").await?;
+    for pod in &pods {
+        assert_eq!(pod["spec"]["schedulerName"], "fleet");
+        assert!(pod["metadata"]["annotations"][names::RESERVATION_ANNOTATION].is_string(), "{pod}");
+    }
+    let binding = fleet.binding(PYTORCH_JOB, "a").await?;
+    let told = objects::condition(&binding, "Sendable").cloned().unwrap_or_default();
+    let message = told["message"].as_str().unwrap_or_default();
+    assert_eq!(told["status"], "False", "{told}");
+    assert!(message.contains("podScheduling of its policy: found AsWritten"), "{told}");
+    fleet.wait_state(PYTORCH_JOB, "a", "Succeeded").await?;
+    fleet.finish().await
+}
+
 #[tokio::test]
 async fn a_policy_that_changes_leaves_the_templates_of_what_runs() -> anyhow::Result<()> {
     let fleet = start(None).await?;
     fleet.apply(&Job::pytorch("a").workers(1).gpus(4).runs("forever").manifest()).await?;
     let before = running(&fleet, "a", 2, "8").await?;
-    let mut policy = gang_policy(Queueing::AtOnce);
-    policy["spec"]["podScheduling"] = "AsWritten".into();
-    fleet.apply(&policy).await?;
+    fleet.apply(&policy(Some("Gates"))).await?;
     fleet.apply(&Job::pytorch("b").workers(0).gpus(1).manifest()).await?;
     fleet.wait_state(PYTORCH_JOB, "b", "Succeeded").await?;
     let uids = |pods: &[Value]| pods.iter().map(|pod| pod["metadata"]["uid"].clone()).collect::<Vec<_>>();

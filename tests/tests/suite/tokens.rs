@@ -160,6 +160,13 @@ async fn a_bootstrap_token_serves_one_agent() -> anyhow::Result<()> {
     };
     denied("a short word", POLICY, claim(says("short")).await);
     denied("none", POLICY, claim(json!({"labels": {"a": "b"}})).await);
+    // Nor does it hold up the removal of the namespace.
+    let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "y"});
+    for (field, value) in [("finalizers", json!(["example.com/mine"])), ("ownerReferences", json!([owner]))] {
+        let mut metadata = says(&first);
+        metadata[field] = value;
+        denied(field, POLICY, claim(metadata).await);
+    }
     // Of those who try at once one is first.
     let words: Vec<String> = ('a'..='h').map(|letter| letter.to_string().repeat(32)).collect();
     let answers = futures::future::join_all(words.iter().map(|word| claim(says(word)))).await;

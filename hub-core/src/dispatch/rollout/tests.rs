@@ -24,6 +24,7 @@ fn check(works: &[Work], sends: bool, expected: i64) {
         labels: Default::default(),
         deleting: false,
         created: String::new(),
+        derived: Default::default(),
     };
     let status = |work: &Work| work.status.as_ref().map(|status| status.manifest_statuses[0].status.clone());
     let statuses: Vec<Option<Value>> = works.iter().map(status).collect();

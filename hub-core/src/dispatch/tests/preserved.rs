@@ -155,9 +155,15 @@ fn a_work_of_an_earlier_object_of_the_name_is_kept_also_if_the_new_one_comes_fir
 #[test]
 fn a_policy_of_the_jobs_namespace_keeps_nothing_of_what_queues() {
     let (cluster, own) = (("ClusterPropagationPolicy", ""), ("PropagationPolicy", "team"));
-    for ((kind, namespace), queues, preserves) in
-        [(own, Some(true), false), (own, Some(false), false), (own, None, true), (cluster, Some(true), true)]
-    {
+    // The policy was deleted, or selects the job no more.
+    let gone = ("", "");
+    for ((kind, namespace), queues, preserves) in [
+        (own, Some(true), false),
+        (own, Some(false), false),
+        (own, None, true),
+        (cluster, Some(true), true),
+        (gone, Some(true), false),
+    ] {
         let mut hub = Hub::new(batch(), &["east"]);
         let policy = json!({"kind": kind, "namespace": namespace, "name": "keep"});
         hub.change_binding(&json!({"spec": {"preserveResourcesOnDeletion": true, "policy": policy,
@@ -182,17 +188,22 @@ fn a_policy_of_the_jobs_namespace_keeps_nothing_of_what_queues() {
 /// What a deleted job leaves is counted by no quota.
 #[test]
 fn nothing_is_kept_of_jobs_where_all_must_queue() {
-    for (requires, preserves) in [("true", false), ("false", true)] {
-        let leaf = NodeSpec {
-            name: "own".to_string(),
-            namespaces: vec!["team".to_string()],
+    // A run counts in the leaf that admitted it, whatever its labels say now.
+    for (of_own, of_other, preserves) in
+        [("true", "false", false), ("false", "false", true), ("false", "true", false)]
+    {
+        let leaf = |name: &str, namespace: &str, requires: &str| NodeSpec {
+            name: name.to_string(),
+            namespaces: vec![namespace.to_string()],
             attributes: [(REQUIRE_QUEUE.to_string(), requires.to_string())].into(),
             ..NodeSpec::default()
         };
-        let root = NodeSpec { name: "root".to_string(), children: vec![leaf], ..NodeSpec::default() };
+        let children = vec![leaf("own", "team", of_own), leaf("other", "others", of_other)];
+        let root = NodeSpec { name: "root".to_string(), children, ..NodeSpec::default() };
         let mut hub = Hub::new(batch(), &["east"]);
         hub.world.quota_tree = Some(std::sync::Arc::new(QuotaTree::build(&root).expect("a tree").0));
         hub.change_binding(&preserved());
+        hub.change_binding(&json!({"spec": {"queue": "root/other"}}));
         hub.settle(None);
         hub.settle(None);
         assert_eq!(hub.preserves(), preserves);

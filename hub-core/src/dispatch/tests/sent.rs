@@ -85,3 +85,59 @@ fn a_work_keeps_the_term_of_the_leader_that_made_it_unless_its_member_refuses_th
         assert_eq!(hub.world.works[&work].spec.term, Some(term), "{reason}");
     }
 }
+
+/// A field of an override has any name.
+#[test]
+fn what_an_attempt_says_is_cut() {
+    let mut hub = Hub::new(batch(), &["east"]);
+    hub.settle(None);
+    let work = hub.world.works.keys().next().expect("a Work").clone();
+    let applied = json!({"type": "Applied", "status": "False", "reason": "NotPermitted", "message": "x".repeat(3_000_000),
+        "lastTransitionTime": "1970-01-01T00:00:00Z"});
+    hub.change(&Target::Work, &work, &json!({"status": {"conditions": [applied]}}));
+    hub.settle(None);
+    let status = hub.world.bindings[&key()].object.status.clone().expect("a status");
+    assert_eq!(status.attempts[0].reason, Reason::NotPermitted.as_str());
+    assert!(json!(status).to_string().len() < 10_000);
+    for (_, unit) in hub.world.units.iter() {
+        assert!(json!(unit.status).to_string().len() < 10_000);
+    }
+}
+
+#[test]
+fn a_report_that_is_too_large_is_not_taken() {
+    let mut hub = Hub::new(batch(), &["east"]);
+    hub.settle(None);
+    let work = hub.world.works.keys().next().expect("a Work").clone();
+    let reported = json!({"identifier": {"ordinal": 0, "version": "v1", "group": "batch", "kind": "Job", "name": "train"},
+        "status": {"active": 1, "x": "x".repeat(600_000)}});
+    hub.change(&Target::Work, &work, &json!({"status": {"manifestStatuses": [reported]}}));
+    hub.settle(None);
+    let status = hub.world.bindings[&key()].object.status.clone().expect("a status");
+    let told = json!(status).to_string();
+    assert!(told.len() < 10_000 && told.contains("bytes of JSON; allowed: 524288"), "{told}");
+}
+
+/// Without a check of its form the result would be no object where fields are written.
+#[test]
+fn an_override_that_is_no_object_fells_nobody() {
+    for (path, value) in
+        [("/spec", json!("x")), ("/metadata/labels", json!("x")), ("/metadata/annotations", json!([]))]
+    {
+        let mut job = batch();
+        job["metadata"]["labels"] = json!({"quota.scheduling.alibabacloud.com/name": "a"});
+        job["spec"]["suspend"] = json!(false);
+        let mut hub = Hub::new(job.clone(), &["east"]);
+        hub.settle(None);
+        job["metadata"]["labels"] = json!({});
+        hub.submit(job);
+        let policy = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"name": "o", "namespace": "team", "uid": "o"},
+            "spec": {"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+                "overrideRules": [{"overriders": {"plaintext": [{"path": path, "operator": "add", "value": value}]}}]}});
+        hub.observe(Observation::Override(Change::Apply(read(&policy))));
+        hub.settle(None);
+        let status = hub.world.bindings[&key()].object.status.clone().expect("a status");
+        assert!(json!(status).to_string().contains(path), "{path}: {status:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What of an object stays an object or a list, whatever overrides make of it.
+//!
+//! All that is done with a manifest later reads and writes fields of these. A member's API server would refuse such a result
+//! anyway, after places were reserved for it.
+
+use serde_json::Value;
+
+use super::problem::Problem;
+
+/// What every object has, if it has it at all, as an object; of the first two, each value is a text.
+const MAPS: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
+const OBJECTS: [&str; 2] = ["/metadata", "/spec"];
+
+/// Compares an object with the result of the overriders.
+pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
+    for pointer in OBJECTS {
+        let found = after.pointer(pointer).filter(|found| !found.is_null() && !found.is_object());
+        if let Some(found) = found.filter(|_| before.pointer(pointer).is_none_or(Value::is_object)) {
+            return Err(Problem::new(pointer, found, "an object"));
+        }
+    }
+    for pointer in MAPS {
+        let Some(found) = after.pointer(pointer).filter(|found| !found.is_null()) else { continue };
+        if !found.as_object().is_some_and(|map| map.values().all(Value::is_string)) {
+            return Err(Problem::new(pointer, found, "an object whose values are texts"));
+        }
+    }
+    same_form(before, after, &mut String::new())
+}
+
+/// Objects stay objects, and lists stay lists; a value may go.
+fn same_form(before: &Value, after: &Value, path: &mut String) -> Result<(), Problem> {
+    match (before, after) {
+        (Value::Object(known), Value::Object(found)) => {
+            let length = path.len();
+            for (name, known) in known {
+                let Some(found) = found.get(name) else { continue };
+                path.push('/');
+                path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                same_form(known, found, path)?;
+                path.truncate(length);
+            }
+            Ok(())
+        }
+        (_, Value::Null) => Ok(()),
+        (Value::Object(_), found) => Err(Problem::new(path, found, "an object, as on the hub")),
+        (Value::Array(_), found) if !found.is_array() => {
+            Err(Problem::new(path, found, "a list, as on the hub"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_stay_objects_and_lists_stay_lists() {
+        let job = || {
+            json!({"metadata": {"name": "a"}, "spec": {"runPolicy": {"suspend": false}, "tasks": [{"name": "t"}],
+                "parallelism": 1}})
+        };
+        let check = |change: &dyn Fn(&mut Value)| {
+            let mut after = job();
+            change(&mut after);
+            check(&job(), &after).map_err(|problem| (problem.field, problem.allowed))
+        };
+        assert_eq!(check(&|_| {}), Ok(()));
+        assert_eq!(check(&|job| job["spec"]["parallelism"] = json!({"any": 1})), Ok(()));
+        assert_eq!(check(&|job| job["spec"]["runPolicy"] = Value::Null), Ok(()));
+        assert_eq!(check(&|job| job["spec"]["tasks"] = json!([])), Ok(()));
+        assert_eq!(check(&|job| job["metadata"]["labels"] = json!({"a": "b"})), Ok(()));
+        let refused = |field: &str, allowed: &'static str| Err((field.to_owned(), allowed));
+        for value in [json!("x"), json!(["x"]), json!(1), json!(true)] {
+            assert_eq!(check(&|job| job["spec"] = value.clone()), refused("/spec", "an object"));
+            assert_eq!(
+                check(&|job| job["spec"]["runPolicy"] = value.clone()),
+                refused("/spec/runPolicy", "an object, as on the hub")
+            );
+            let texts = "an object whose values are texts";
+            assert_eq!(
+                check(&|job| job["metadata"]["labels"] = value.clone()),
+                refused("/metadata/labels", texts)
+            );
+            assert_eq!(
+                check(&|job| job["metadata"]["annotations"] = json!({"a": value.clone()}))
+                    .err()
+                    .filter(|_| !value.is_string()),
+                refused("/metadata/annotations", texts).err().filter(|_| !value.is_string())
+            );
+        }
+        assert_eq!(
+            check(&|job| job["spec"]["tasks"] = json!({"0": {}})),
+            refused("/spec/tasks", "a list, as on the hub")
+        );
+    }
+}
