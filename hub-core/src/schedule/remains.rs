@@ -12,7 +12,7 @@ use fleet_api::{
     cell_places::{CellGroup, LazilyPreempted},
     convert,
 };
-use fleet_policies::{WorkloadKind, spec::Placement};
+use fleet_policies::{WorkloadKind, spec::Placement, workload};
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
 
@@ -22,7 +22,6 @@ use super::{
     left_behind::mark,
 };
 use crate::{
-    asked,
     binding::BindingEntry,
     dispatch, kinds,
     planner::{Counted, Held, Job, JobShape, Stand, as_admitted},
@@ -60,7 +59,9 @@ impl Scheduler {
         let text = |field: &str| manifest[field].as_str().unwrap_or_default();
         let kind = kinds::known(text("apiVersion"), text("kind"))
             .filter(|kind| kind.workload() != WorkloadKind::Other)?;
-        let components = asked::of_manifest(&kind, manifest).ok()?;
+        // As it was sent: rules that came later refuse it, and its pods run all the same.
+        let components = workload::components(kind.workload(), manifest).ok()?;
+        let components: Vec<_> = components.iter().map(convert::component).collect();
         let labels: BTreeMap<String, String> = QUOTA_LABELS
             .iter()
             .filter_map(|label| {
