@@ -40,7 +40,7 @@ use crate::{
     options::Options,
     planner::Waiting,
     pod_scheduling,
-    status::{find_condition, rfc3339},
+    status::{cut, find_condition, rfc3339},
     unqueued,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -204,9 +204,8 @@ fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now
 }
 
 /// Whether the dependencies of the object have been listed, so that none is missing from its Work.
-fn dependencies_listed(world: &World, entry: &BindingEntry, object: &Object) -> bool {
-    !manifests::has_dependencies(entry, object)
-        || crate::kinds::dependencies().iter().all(|kind| world.objects.contains_key(kind))
+fn dependencies_listed(world: &World, key: &Key, entry: &BindingEntry, object: &Object) -> bool {
+    manifests::kinds_needed(world, key, entry, object).iter().all(|kind| world.objects.contains_key(kind))
 }
 
 /// Placed: each target has its Work, and the hub's objects report what the members report.
@@ -224,7 +223,7 @@ fn bound(
         take_back(world, intents, key, entry, options, step, now);
         return;
     }
-    if lost_places(world, intents, key, entry, step) || !dependencies_listed(world, entry, object) {
+    if lost_places(world, intents, key, entry, step) || !dependencies_listed(world, key, entry, object) {
         return;
     }
     let Dispatched { winner, pending, unsent, unsendable } =
@@ -389,10 +388,11 @@ fn tell_pending(
     }
     let message =
         format!("{} changed while the job runs; it takes effect with the next run", pending.join(", "));
-    set_conditions(entry, desired, &[("EditPending", "True", Reason::EditPending, &message)], now);
+    let message = cut(&message);
+    set_conditions(entry, desired, &[("EditPending", "True", Reason::EditPending, message)], now);
     if known.is_none_or(|known| known.status != "True" || known.message != message) {
         let (subject, source) = (entry.object_subject(), entry.source());
-        step.writes.push(events::warning(&subject, source, Reason::EditPending, &message, now));
+        step.writes.push(events::warning(&subject, source, Reason::EditPending, message, now));
     }
 }
 
@@ -414,10 +414,11 @@ fn tell_unsent(
         return;
     }
     let message = unsent.join("; ");
-    set_conditions(entry, desired, &[("Sendable", "False", Reason::SyncWorkFailed, &message)], now);
+    let message = cut(&message);
+    set_conditions(entry, desired, &[("Sendable", "False", Reason::SyncWorkFailed, message)], now);
     if known.is_none_or(|known| known.status != "False" || known.message != message) {
         let told =
-            events::warning(&entry.subject(), "fleet-controller", Reason::SyncWorkFailed, &message, now);
+            events::warning(&entry.subject(), "fleet-controller", Reason::SyncWorkFailed, message, now);
         step.writes.push(told);
     }
 }

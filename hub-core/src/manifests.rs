@@ -1,5 +1,7 @@
 //! The manifests that a member gets for a binding: the selected object and its dependencies.
 
+use std::collections::BTreeSet;
+
 use fleet_api::{
     Work,
     binding::Component,
@@ -35,9 +37,19 @@ fn kind_of(dependency: DependencyKind) -> KindRef {
         .unwrap_or_else(|| kinds::jobs()[0].clone())
 }
 
-/// Whether the object references anything that `propagateDeps` would send.
-pub fn has_dependencies(entry: &BindingEntry, object: &Object) -> bool {
-    entry.object.spec.propagate_deps == Some(true) && !object.dependencies(entry.workload).is_empty()
+/// The kinds of what `propagateDeps` sends with the object: of what it names, and of what its run was sent with. What
+/// overrides make of it may name any.
+pub fn kinds_needed(world: &World, key: &Key, entry: &BindingEntry, object: &Object) -> Vec<KindRef> {
+    if entry.object.spec.propagate_deps != Some(true) {
+        return Vec::new();
+    }
+    if asked::is_overridden(world, entry.namespace(), object) {
+        return kinds::dependencies();
+    }
+    let sent = running(world, key, entry).map(|sent| workload::dependencies(entry.workload, sent));
+    let named = object.dependencies(entry.workload).iter().chain(sent.iter().flatten());
+    let found: BTreeSet<DependencyKind> = named.map(|dependency| dependency.kind).collect();
+    found.into_iter().map(kind_of).collect()
 }
 
 /// Referenced objects that are missing on the hub, as a sentence; `None` if there are none.

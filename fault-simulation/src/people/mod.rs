@@ -96,7 +96,7 @@ impl People {
         power: 0,
         restores: 0,
     };
-    /// Most of them in some seeds, so that most seeds have a few. `power`, `restores` and `deletions` are named, so that known seeds stay
+    /// Most of them in some seeds, so that most seeds have a few. `power`, `restores` and `deletions` are named, so that other seeds stay
     /// as they are.
     pub const ALL: Self = Self {
         edits: 400,

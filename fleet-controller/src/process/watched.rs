@@ -104,8 +104,9 @@ impl Process {
     /// had a binding at the start.
     pub(super) fn need_dependencies(&mut self, key: &Key) {
         let Some(entry) = self.world.bindings.get(key) else { return };
+        let object = self.world.bound_object(entry);
         let wanted =
-            self.world.bound_object(entry).is_some_and(|object| manifests::has_dependencies(entry, object));
+            object.is_some_and(|object| !manifests::kinds_needed(&self.world, key, entry, object).is_empty());
         let kind = entry.kind.clone();
         self.need_kind(&kind.api_version, &kind.kind, Dirty::Binding(key.clone()));
         if wanted {

@@ -41,7 +41,9 @@ pub(super) fn collect<'a>(
         let mut status = manifests::reported_status(work).filter(|_| current);
         if let Some(why) = foreign(entry, work) {
             status = None;
-            let message = format!("the report of cluster {} was refused: {why}", target.name);
+            // As it will be read again.
+            let message =
+                cut(&format!("the report of cluster {} was refused: {why}", target.name)).to_owned();
             let told = entry.object.status.as_ref().is_some_and(|status| {
                 let items = status.aggregated_status.iter();
                 items.into_iter().any(|item| item.applied_message.as_deref() == Some(message.as_str()))
@@ -127,7 +129,7 @@ pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, n
                 value["appliedMessage"] = json!(cut(&format!("{}: {}", refused.reason, refused.message)));
             }
             if let Some(refused) = &item.refused {
-                value["appliedMessage"] = json!(cut(refused));
+                value["appliedMessage"] = json!(refused);
             }
             if let Some(reported) = item.status {
                 value["status"] = reported.clone();

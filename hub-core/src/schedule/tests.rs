@@ -13,6 +13,7 @@ mod admitted;
 mod cells;
 mod edits;
 mod followers;
+mod held_back;
 mod left_behind;
 mod model;
 mod require_queue;
@@ -455,22 +456,6 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
     stage.now += SignedDuration::from_secs(15);
     stage.pass();
     assert!(is_open(&stage));
-}
-
-/// Jobs that were sent nowhere would count as not taken up.
-#[test]
-fn a_job_whose_dispatching_is_suspended_is_not_bound() {
-    let mut stage = Stage::new();
-    stage.submit("first");
-    let asked = only(stage.pass());
-    stage.reserved(&asked);
-    let mut held_back = stage.world.bindings[&key("first")].object.clone();
-    let suspension = held_back.spec.suspension.get_or_insert_default();
-    suspension.dispatching = Some(true);
-    stage.observe(Observation::Binding(Change::Apply(held_back)));
-    stage.look("first");
-    let given_up = only(stage.scheduler.answers(&stage.world, &key("first"), stage.now));
-    assert!(matches!(given_up.verb, Verb::Delete { .. }) && given_up.name == asked.name, "{given_up:?}");
 }
 
 /// The unit of an earlier run still names its leaf for a moment.

@@ -1,11 +1,12 @@
 //! What of an object stays an object or a list, whatever overrides make of it.
 //!
-//! All that is done with a manifest later reads and writes fields of these. A member's API server would refuse such a result
-//! anyway, after places were reserved for it.
+//! All that is done with a manifest later reads and writes fields of these. Objects without pods, such as those of custom
+//! resources, may have fields of several forms; only what every object has is checked of them.
 
 use serde_json::Value;
 
 use super::problem::Problem;
+use crate::pod_security;
 
 /// What every object has, if it has it at all, as an object; of the first two, each value is a text.
 const MAPS: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
@@ -25,7 +26,10 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
             return Err(Problem::new(pointer, found, "an object whose values are texts"));
         }
     }
-    same_form(before, after, &mut String::new())
+    match pod_security::has_pods(before) {
+        true => same_form(before, after, &mut String::new()),
+        false => Ok(()),
+    }
 }
 
 /// Objects stay objects, and lists stay lists; a value may go.
@@ -61,7 +65,7 @@ mod tests {
     fn objects_stay_objects_and_lists_stay_lists() {
         let job = || {
             json!({"metadata": {"name": "a"}, "spec": {"runPolicy": {"suspend": false}, "tasks": [{"name": "t"}],
-                "parallelism": 1}})
+                "parallelism": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}})
         };
         let check = |change: &dyn Fn(&mut Value)| {
             let mut after = job();
@@ -92,6 +96,10 @@ mod tests {
                 refused("/metadata/annotations", texts).err().filter(|_| !value.is_string())
             );
         }
+        // A field of a custom resource may have two forms.
+        let (schema, any) = (json!({"spec": {"items": {"type": "x"}}}), json!({"spec": {"items": true}}));
+        assert!(super::check(&schema, &any).is_ok());
+        assert!(super::check(&schema, &json!({"spec": true})).is_err());
         assert_eq!(
             check(&|job| job["spec"]["tasks"] = json!({"0": {}})),
             refused("/spec/tasks", "a list, as on the hub")

@@ -21,12 +21,12 @@ fn object(kind: &str, extra: &Value) -> (Target, Value) {
 fn a_job_is_not_sent_before_what_it_reads_is_known() {
     let mut hub = Hub::new(batch_that_reads("configMap", json!({"name": "data"})), &["east"]);
     assert!(hub.step(None).is_empty(), "{:?}", hub.step(None));
-    let (target, data) = object("ConfigMap", &json!({"data": {"k": "v"}}));
-    hub.stand(target, data);
-    assert!(hub.step(None).is_empty(), "the others may have more");
     for kind in kinds::dependencies().into_iter().filter(|kind| kind.kind != "ConfigMap") {
         hub.observe(Observation::Object(kind, Change::reset(Vec::new())));
     }
+    assert!(hub.step(None).is_empty(), "it reads a ConfigMap");
+    let (target, data) = object("ConfigMap", &json!({"data": {"k": "v"}}));
+    hub.stand(target, data);
     hub.settle(None);
     let work = hub.world.works.values().next().expect("a Work");
     assert_eq!(work.spec.workload.manifests.len(), 2);
