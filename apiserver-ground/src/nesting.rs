@@ -54,6 +54,20 @@ pub fn levels(value: &Value) -> usize {
     deepest
 }
 
+/// Values in a tree, with all objects and lists: counted without recursion.
+pub fn values(value: &Value) -> usize {
+    let (mut found, mut left) = (0, vec![value]);
+    while let Some(value) = left.pop() {
+        found += 1;
+        match value {
+            Value::Object(map) => left.extend(map.values()),
+            Value::Array(list) => left.extend(list.iter()),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Checks an object before it is stored.
 ///
 /// # Errors

@@ -6,9 +6,14 @@ use crate::error::{ApiError, ApiResult};
 use crate::schema::Schema;
 use fleet_apiserver_ground::{nesting, tree};
 use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
 
 /// Operations allowed in one JSON patch, as the real server has it.
 const MAX_OPERATIONS: usize = 10_000;
+/// What the operations of a JSON patch may visit together; a tenth of a second.
+const MAX_VISITED: usize = 20_000_000;
+/// Items of a list that make room as fast as one value is visited.
+const ITEMS_A_VISIT: usize = 16;
 /// Bytes that the copies of one JSON patch may add: a few operations could double an object again and again.
 const MAX_COPIED: usize = crate::http_io::MAX_BODY;
 
@@ -51,7 +56,7 @@ pub fn try_json_patch(target: &mut Value, patch: Value) -> Result<(), Rejected> 
     if patch.0.len() > MAX_OPERATIONS {
         return Err(Rejected::Other(ApiError::too_large(MAX_OPERATIONS)));
     }
-    let mut copied = 0;
+    let (mut copied, mut visited) = (0, 0_usize);
     // Without undo, which can panic: the target is the caller's copy, which is dropped after a failure.
     for operation in &patch.0 {
         if let json_patch::PatchOperation::Copy(copy) = operation {
@@ -61,6 +66,12 @@ pub fn try_json_patch(target: &mut Value, patch: Value) -> Result<(), Rejected> 
             }
         }
         let Some(operation) = &meant(target, operation) else { continue };
+        visited = visited.saturating_add(visits(target, operation));
+        if visited > MAX_VISITED {
+            return Err(Rejected::Other(ApiError::unprocessable(format!(
+                "the operations of the patch: found more than {MAX_VISITED} values to visit; allowed: {MAX_VISITED}"
+            ))));
+        }
         deepen(target, operation).map_err(Rejected::Other)?;
         let done = json_patch::patch_unsafe(target, std::slice::from_ref(operation));
         done.map_err(|_| match operation {
@@ -133,6 +144,24 @@ fn placed(target: &Value, path: &jsonptr::Pointer, more: usize) -> jsonptr::Poin
         out.push_back(key.as_str());
     }
     out
+}
+
+/// What an operation costs: the values that are moved as one, and the items that make room in a list.
+fn visits(target: &Value, operation: &json_patch::PatchOperation) -> usize {
+    use json_patch::PatchOperation::{Add, Copy, Move, Remove, Replace, Test};
+    let beside = |path: &jsonptr::Pointer| {
+        let above = path.parent().and_then(|above| above.resolve(target).ok());
+        above.and_then(Value::as_array).map_or(0, Vec::len) / ITEMS_A_VISIT
+    };
+    let within = |path: &jsonptr::Pointer| path.resolve(target).map_or(0, nesting::values);
+    match operation {
+        Add(add) => nesting::values(&add.value) + beside(&add.path),
+        Replace(replace) => nesting::values(&replace.value),
+        Remove(remove) => beside(&remove.path),
+        Copy(copy) => within(&copy.from) + beside(&copy.path),
+        Move(moved) => within(&moved.from) + beside(&moved.from) + beside(&moved.path),
+        Test(test) => nesting::values(&test.value),
+    }
 }
 
 /// Fails for an operation that would nest the target more deeply than is stored. Each operation is checked: many
@@ -307,52 +336,95 @@ fn list(field: Option<&Schema>, slot: &mut Value, items: Vec<Value>) -> ApiResul
         return Ok(());
     }
     let Value::Array(target) = slot else { return Ok(()) };
+    // Lists of a patch may be long: items are found by their text, and none is compared with all others.
     let Some(key) = field.and_then(|f| f.merge_key.as_deref()) else {
-        for v in items {
-            if !target.contains(&v) {
-                target.push(v);
-            }
-        }
+        let mut known: HashSet<String> = target.iter().map(Value::to_string).collect();
+        target.extend(items.into_iter().filter(|v| known.insert(v.to_string())));
         return Ok(());
     };
+    let mut slots: Vec<Option<Value>> = std::mem::take(target).into_iter().map(Some).collect();
+    let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, known) in slots.iter().enumerate() {
+        if let Some(id) = known.as_ref().and_then(|known| known.get(key)) {
+            places.entry(id.to_string()).or_default().push(at);
+        }
+    }
     for v in items {
-        let Some(id) = v.get(key).cloned() else {
+        let Some(id) = v.get(key).map(Value::to_string) else {
             return Err(ApiError::bad_request(format!(
                 "map: {v} does not contain declared merge key: {key}"
             )));
         };
         if directive(&v).as_deref() == Some("delete") {
-            target.retain(|x| x.get(key) != Some(&id));
+            places.remove(&id).into_iter().flatten().for_each(|at| slots[at] = None);
             continue;
         }
-        match target.iter_mut().find(|x| x.get(key) == Some(&id)) {
-            Some(x) => strategic(item_schema, x, v)?,
+        let known = places.get(&id).and_then(|places| places.first());
+        match known.and_then(|at| slots[*at].as_mut()) {
+            Some(known) => strategic(item_schema, known, v)?,
             None => {
                 let mut out = Value::Object(Map::new());
                 strategic(item_schema, &mut out, v)?;
-                target.push(out);
+                places.entry(id).or_default().push(slots.len());
+                slots.push(Some(out));
             }
         }
     }
+    *target = slots.into_iter().flatten().collect();
     Ok(())
 }
 
 /// Items named in `order` come in that order; others follow in the order they had.
 fn reorder(items: &mut [Value], order: &[Value], key: Option<&str>) {
-    let place = |v: &Value| {
-        let same = |o: &Value| match key {
-            Some(k) => o.get(k).is_some() && o.get(k) == v.get(k),
-            None => o == v,
-        };
-        order.iter().position(same).unwrap_or(usize::MAX)
+    let name = |v: &Value| match key {
+        Some(k) => v.get(k).map(Value::to_string),
+        None => Some(v.to_string()),
     };
-    items.sort_by_key(place);
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (at, named) in order.iter().enumerate().filter_map(|(at, o)| Some((at, name(o)?))) {
+        places.entry(named).or_insert(at);
+    }
+    items.sort_by_cached_key(|v| name(v).and_then(|named| places.get(&named).copied()).unwrap_or(usize::MAX));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn long_lists_of_a_patch_cost_what_they_are_long() {
+        let numbers: Vec<Value> = (0..60_000).map(|n| json!(format!("f{n}"))).collect();
+        let mut items: Vec<Value> = numbers.iter().rev().cloned().collect();
+        let began = std::time::Instant::now();
+        reorder(&mut items, &numbers, None);
+        assert_eq!(items, numbers);
+        let named: Vec<Value> = numbers.iter().map(|name| json!({"name": name})).collect();
+        let mut items: Vec<Value> = named.iter().rev().cloned().collect();
+        reorder(&mut items, &named[..3], Some("name"));
+        assert_eq!(items[..4], [named[0].clone(), named[1].clone(), named[2].clone(), named[59_999].clone()]);
+        // A list that is compared with a list takes minutes.
+        assert!(began.elapsed().as_secs() < 30);
+    }
+
+    #[test]
+    fn operations_visit_no_more_than_is_allowed() {
+        let mut target = json!({"a": vec![0; 100_000]});
+        let moves: Vec<Value> = (0..2_000)
+            .map(|n| match n % 2 {
+                0 => json!({"op": "move", "from": "/a", "path": "/b"}),
+                _ => json!({"op": "move", "from": "/b", "path": "/a"}),
+            })
+            .collect();
+        let Err(Rejected::Other(why)) = try_json_patch(&mut target, json!(moves)) else {
+            panic!("it applies")
+        };
+        assert!(why.message().contains("allowed: 20000000"), "{}", why.message());
+        let mut target = json!({"l": vec![0; 1_000]});
+        let removes: Vec<Value> = (0..1_000).map(|_| json!({"op": "remove", "path": "/l/0"})).collect();
+        assert!(try_json_patch(&mut target, json!(removes)).is_ok());
+        assert_eq!(target, json!({"l": []}));
+    }
 
     #[test]
     fn json_patches_are_read_as_kubernetes_reads_them() {

@@ -111,7 +111,10 @@ fn start(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
     let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(DEFAULT_LOG));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Requests that compute for long take at most one worker for each core: some are left for leases and watches.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores + 2)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;

@@ -5,6 +5,11 @@ use thiserror::Error;
 /// Longest piece of a found value that a problem repeats, in characters.
 const SHOWN: usize = 200;
 
+/// Longest text of what is allowed, in characters.
+const LISTED: usize = 2_000;
+/// Problems of one job that are told.
+pub(crate) const TOLD: usize = 100;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{path}: found {found}; allowed: {allowed}", line_of(*.line))]
@@ -19,13 +24,22 @@ pub struct Problem {
 
 impl Problem {
     pub fn new(path: impl Into<String>, found: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { line: 0, path: path.into(), found: shortened(found.into()), allowed: allowed.into() }
+        let (found, allowed) = (shortened(found.into()), cut(allowed.into()));
+        Self { line: 0, path: path.into(), found, allowed }
     }
 
     #[must_use]
     pub fn at(mut self, line: u64) -> Self {
         self.line = line;
         self
+    }
+}
+
+/// At most [`LISTED`] characters.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(LISTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 
@@ -94,5 +108,18 @@ impl Refusal {
     pub(crate) fn unless_empty(mut problems: Vec<Problem>) -> Result<(), Self> {
         problems.sort_by_key(|problem| problem.line);
         if problems.is_empty() { Ok(()) } else { Err(Self { code: Code::InvalidProtocol, problems }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_problem_is_longer_than_a_page() {
+        let long = "ä".repeat(1_000_000);
+        let problem = Problem::new("p", long.clone(), long);
+        assert!(problem.to_string().len() < 10_000);
+        assert_eq!(Problem::new("p", "f", "a").to_string(), "p: found f; allowed: a");
     }
 }

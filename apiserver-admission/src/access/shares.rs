@@ -68,12 +68,18 @@ impl Default for Shares {
     }
 }
 
+/// The namespace of OpenPAI's users.
+const PAI_USERS: &str = "fleet-pai-users";
+
 /// Whose limits apply to a caller: service accounts of a namespace have them together, because whoever may create
-/// one there may create any number. Those of `kube-system` are controllers, and each has its own.
+/// one there may create any number. Those of `kube-system` are controllers and those of [`PAI_USERS`] are persons, which only
+/// administrators create; each has its own.
 fn payer(caller: &str) -> &str {
     let account = caller.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     match account {
-        Some((namespace, name)) if namespace != "kube-system" => &caller[..caller.len() - name.len() - 1],
+        Some((namespace, name)) if !["kube-system", PAI_USERS].contains(&namespace) => {
+            &caller[..caller.len() - name.len() - 1]
+        }
         _ => caller,
     }
 }

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fleet_agent_ground::{CallError, Object, call, controller_of, resource};
@@ -42,6 +42,11 @@ impl Check {
 
 /// Checks that hold, by uid of the job.
 pub(crate) type Answers = BTreeSet<(String, Check)>;
+
+/// Checks of one probe: they are asked one after the other.
+const CHECKS_MAX: usize = 16;
+/// How long one look asks pods; what has not been asked by then does not hold.
+const ASKS_FOR: Duration = Duration::from_secs(10);
 
 /// Reads a probe.
 ///
@@ -78,6 +83,9 @@ pub(crate) fn read(probe: &Value, path: &str) -> Result<Vec<Check>, String> {
                 }
             });
         }
+    }
+    if found.len() > CHECKS_MAX {
+        return Err(format!("field {path}: found {} checks; allowed: {CHECKS_MAX}", found.len()));
     }
     Ok(found)
 }
@@ -126,13 +134,17 @@ pub(super) async fn ask(
     jobs: &[(&Object, Vec<&Check>)],
 ) -> Result<Answers, CallError> {
     let mut answers = Answers::new();
+    let until = Instant::now() + ASKS_FOR;
     for (job, checks) in jobs {
+        if Instant::now() >= until {
+            break;
+        }
         let pods: Api<Object> =
             Api::namespaced_with(client.clone(), job.namespace(), &resource("", "v1", "Pod", "pods"));
         let own = ListParams::default().labels(&format!("volcano.sh/job-name={}", job.name()));
         let pods = call(pods.list(&own)).await?.items;
         for check in checks {
-            if pass(job, &pods, check, is_address_of_a_pod).await {
+            if Instant::now() < until && pass(job, &pods, check, is_address_of_a_pod).await {
                 answers.insert((job.uid().to_owned(), (*check).clone()));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::types::{PrerequisiteKind, Protocol, TaskRole};
-use crate::{Doc, Problem, fields::Sink};
+use crate::{Doc, Problem, fields::Sink, problem::TOLD};
 
 pub fn check(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
     prerequisites(protocol, sink);
@@ -23,9 +23,11 @@ fn prerequisites(protocol: &Protocol, sink: &mut Sink) {
             sink.push(Problem::new(path, found, "each name once within its type").at(one.doc.line));
         }
     }
+    // A list of all of them with each of as many problems would be larger than any memory.
+    let known: BTreeSet<&str> = protocol.prerequisites.iter().map(|one| one.name.as_str()).collect();
     for (i, one) in protocol.prerequisites.iter().enumerate() {
         for (k, wanted) in one.require.iter().enumerate() {
-            if !protocol.prerequisites.iter().any(|other| other.name == *wanted) {
+            if !known.contains(wanted.as_str()) && sink.len() < TOLD {
                 let path = format!("prerequisites[{i}].require[{k}]");
                 sink.push(Problem::new(path, format!("{wanted:?}"), names(protocol, None)).at(one.doc.line));
             }
@@ -41,13 +43,15 @@ fn role_prerequisites(protocol: &Protocol, role: &TaskRole, sink: &mut Sink) {
         ("script", PrerequisiteKind::Script, role.script.as_ref()),
     ];
     for (field, kind, name) in of_kind {
-        if let Some(name) = name.filter(|name| protocol.prerequisite(kind, name).is_none()) {
+        let told = sink.len() < TOLD;
+        if let Some(name) = name.filter(|name| told && protocol.prerequisite(kind, name).is_none()) {
             let path = format!("taskRoles.{}.{field}", role.name);
             sink.push(Problem::new(path, format!("{name:?}"), names(protocol, Some(kind))).at(role.line));
         }
     }
+    let known: BTreeSet<&str> = protocol.prerequisites.iter().map(|one| one.name.as_str()).collect();
     for (i, name) in role.prerequisites.iter().enumerate() {
-        if !protocol.prerequisites.iter().any(|one| one.name == *name) {
+        if !known.contains(name.as_str()) && sink.len() < TOLD {
             let path = format!("taskRoles.{}.prerequisites[{i}]", role.name);
             sink.push(Problem::new(path, format!("{name:?}"), names(protocol, None)).at(role.line));
         }
@@ -90,11 +94,15 @@ fn deployments(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
 fn hived(protocol: &Protocol, sink: &mut Sink) {
     const PATH: &str = "extras.hivedScheduler";
     let hived = &protocol.extras.hived;
-    let roles: Vec<&str> = protocol.task_roles.iter().map(|role| role.name.as_str()).collect();
-    let allowed = || format!("a task role of the job: {}", roles.join(", "));
+    let in_order = || protocol.task_roles.iter().map(|role| role.name.as_str());
+    let (roles, names) = (in_order().collect::<BTreeSet<_>>(), in_order().take(TOLD).collect::<Vec<_>>());
+    let allowed = || format!("a task role of the job: {}", names.join(", "));
     for (name, role) in &hived.roles {
+        if sink.len() >= TOLD {
+            return;
+        }
         let path = format!("{PATH}.taskRoles.{name}");
-        if !roles.contains(&name.as_str()) {
+        if !roles.contains(name.as_str()) {
             sink.push(Problem::new(&path, "no such task role", allowed()).at(role.line));
         }
         if role.sku_type.is_some() && role.pinned_cell_id.is_some() {
@@ -116,7 +124,10 @@ fn hived(protocol: &Protocol, sink: &mut Sink) {
             sink.push(Problem::new(&path, format!("{} task role", group.roles.len()), "two or more"));
         }
         for role in &group.roles {
-            if !roles.contains(&role.as_str()) {
+            if sink.len() >= TOLD {
+                return;
+            }
+            if !roles.contains(role.as_str()) {
                 sink.push(Problem::new(&path, format!("{role:?}"), allowed()));
             } else if !grouped.insert(role.as_str()) {
                 sink.push(Problem::new(&path, format!("{role:?} twice"), "each task role in one group"));

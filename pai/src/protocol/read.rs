@@ -322,6 +322,13 @@ fn ports(field: &Field<'_>, sink: &mut Sink) -> Vec<(String, i64)> {
             found.push((label.to_owned(), count));
         }
     }
+    // Each is written into each pod.
+    let sum: i64 = found.iter().map(|(_, count)| count).sum();
+    if sum > PORTS_MAX {
+        sink.push(
+            field.problem(format!("{sum} ports"), format!("at most {PORTS_MAX} of all labels together")),
+        );
+    }
     found
 }
 
