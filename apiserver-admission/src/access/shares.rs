@@ -268,6 +268,12 @@ mod tests {
         Body::from_stream(futures::stream::pending::<Result<Bytes, std::convert::Infallible>>())
     }
 
+    #[test]
+    fn each_openpai_user_has_limits_of_his_own() {
+        let user = |name: &str| format!("system:serviceaccount:{PAI_USERS}:{name}");
+        assert_ne!(payer(&user("alice")), payer(&user("bob")));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn half_sent_bodies_hold_their_senders_share_alone_and_not_for_long() {
         let shares = Arc::new(Shares::default());

@@ -217,6 +217,17 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_probe_has_a_bounded_number_of_checks() {
+        let probe =
+            |checks: usize| json!({"tcpSocketList": vec![json!({"taskName": "t", "port": 1}); checks]});
+        assert_eq!(read(&probe(CHECKS_MAX), "p").map(|found| found.len()), Ok(CHECKS_MAX));
+        assert_eq!(
+            read(&probe(CHECKS_MAX + 1), "p"),
+            Err("field p: found 17 checks; allowed: 16".to_owned())
+        );
+    }
+
     fn object(value: Value) -> Object {
         serde_json::from_value(value).expect("an object")
     }
