@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// Admitted, or why not.
-pub type Verdict = Result<(), String>;
+pub type AdmissionVerdict = Result<(), String>;
 
 #[derive(Clone, Debug, Default)]
 pub struct Admissions {
@@ -17,13 +17,13 @@ pub struct Admissions {
 
 #[derive(Debug, Default)]
 struct Inner {
-    verdicts: Mutex<(BTreeMap<String, Verdict>, BTreeSet<String>)>,
+    verdicts: Mutex<(BTreeMap<String, AdmissionVerdict>, BTreeSet<String>)>,
     changed: Notify,
 }
 
 impl Admissions {
     /// Sets the scheduler's verdict on the job with this uid; `None` removes it.
-    pub fn set(&self, job: &str, verdict: Option<Verdict>) {
+    pub fn set(&self, job: &str, verdict: Option<AdmissionVerdict>) {
         // Nothing under the lock can panic.
         let mut inner = self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         let (verdicts, changed) = &mut *inner;
@@ -39,7 +39,7 @@ impl Admissions {
     }
 
     /// The current verdict; `None` before the first.
-    pub fn get(&self, job: &str) -> Option<Verdict> {
+    pub fn get(&self, job: &str) -> Option<AdmissionVerdict> {
         self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner).0.get(job).cloned()
     }
 

@@ -26,7 +26,7 @@ mod terms;
 mod turns;
 pub mod volcano;
 
-pub use admissions::{Admissions, Verdict};
+pub use admissions::{AdmissionVerdict, Admissions};
 pub use call::{CALL_TIMEOUT, CallError, call};
 pub use clock::{Backoff, Clock};
 pub use counts::{AgentMetrics, Counts, WorkOutcome};

@@ -30,14 +30,14 @@ fn options(text: &str) -> serde_saphyr::Options {
 }
 
 /// The library's sentence without its advice to programmers.
-fn told(sentence: &str) -> String {
+fn without_advice(sentence: &str) -> String {
     sentence.replace(", set DuplicateKeyPolicy in Options if acceptable", "")
 }
 
 /// Reads one document.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options(text))
-        .map_err(|error| YamlError { document: 1, message: told(&error.to_string()) })
+        .map_err(|error| YamlError { document: 1, message: without_advice(&error.to_string()) })
 }
 
 /// Reads one document with the line of each value. A document may have any length, but its aliases may not
@@ -54,7 +54,7 @@ pub fn read_located(text: &str) -> Result<Located, (u64, String)> {
     }
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        let rendered = told(&error.without_snippet().to_string());
+        let rendered = without_advice(&error.without_snippet().to_string());
         let sentence = rendered.split_whitespace().collect::<Vec<_>>().join(" ");
         (line, sentence)
     })
@@ -68,8 +68,9 @@ pub fn read_all<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
         if blank {
             continue;
         }
-        let parsed = serde_saphyr::from_str_with_options(&document, options(&document))
-            .map_err(|error| YamlError { document: index + 1, message: told(&error.to_string()) })?;
+        let parsed = serde_saphyr::from_str_with_options(&document, options(&document)).map_err(|error| {
+            YamlError { document: index + 1, message: without_advice(&error.to_string()) }
+        })?;
         documents.push(parsed);
     }
     Ok(documents)
@@ -92,7 +93,7 @@ fn split(text: &str) -> Vec<String> {
 /// Writes one document.
 pub fn write<T: Serialize>(value: &T) -> Result<String, YamlError> {
     serde_saphyr::to_string(value)
-        .map_err(|error| YamlError { document: 1, message: told(&error.to_string()) })
+        .map_err(|error| YamlError { document: 1, message: without_advice(&error.to_string()) })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use fleet_apiserver_ground::answers::Answers;
 use fleet_apiserver_kinds::nodes::Nodes;
 use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::http_io::{Form, Params};
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::resource::Resource;
 use http::{HeaderMap, header};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct Call {
     /// The server.
     pub core: Arc<Core>,
     /// The resource and its table.
-    pub entry: Entry,
+    pub entry: ServedResource,
     /// Namespace of the URL, or "".
     pub namespace: String,
     /// Object name of the URL, or "".

@@ -9,7 +9,7 @@ use fleet_apiserver_cel::Value as Cel;
 use fleet_apiserver_cel::expression::{Expression, Variables};
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::selectors::Labels;
 use serde_json::Value;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Frame {
     }
 
     /// The version in which the policy sees a write; None: it is not about it.
-    pub fn sees(&self, review: &Review<'_>) -> Option<Entry> {
+    pub fn sees(&self, review: &Review<'_>) -> Option<ServedResource> {
         let seen = seen_as(review, &self.matches.rules, self.matches.equivalent)?;
         (!self.matches.excludes(review) && self.matches.selectors.select(review)).then_some(seen)
     }

@@ -6,11 +6,11 @@ use super::remote::Remote;
 use super::review::{Operation, Review};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fleet_apiserver_cel::Asked;
+use fleet_apiserver_cel::AuthorizationAttributes;
 use fleet_apiserver_cel::expression::{Expression, Variables};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::selectors::Labels;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ impl Selectors {
 }
 
 /// The version in which a rule set sees a write: the one asked for, or an equivalent one.
-pub fn seen_as(review: &Review<'_>, rules: &[Rule], equivalent: bool) -> Option<Entry> {
+pub fn seen_as(review: &Review<'_>, rules: &[Rule], equivalent: bool) -> Option<ServedResource> {
     let hit = |r: &Resource| {
         rules.iter().any(|rule| rule.matches(r, review.subresource, review.operation, &review.name))
     };
@@ -129,7 +129,7 @@ pub fn variables(review: &Review<'_>, request: &Value) -> Variables {
 }
 
 /// The question that `authorizer.requestResource` starts with.
-fn asked(review: &Review<'_>) -> Asked {
+fn asked(review: &Review<'_>) -> AuthorizationAttributes {
     let resource = review.resource();
     let fields = [
         ("group", resource.group.as_str()),
@@ -201,7 +201,7 @@ pub struct Passed {
     /// Texts for the client.
     pub warnings: Vec<String>,
     /// The version the webhook saw.
-    pub seen: Entry,
+    pub seen: ServedResource,
 }
 
 impl Hook {

@@ -7,7 +7,7 @@ use crate::access::accounts;
 use crate::access::rbac::Question;
 use crate::access::user::{AUTHENTICATED, User};
 use crate::call::Call;
-use fleet_apiserver_cel::{Ask, Asked};
+use fleet_apiserver_cel::{Ask, AuthorizationAttributes};
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::{convert, patch};
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn review<'a>(
 /// What `authorizer` asks: about the caller, or about an account.
 fn ask(call: &Call) -> Ask {
     let (core, caller) = (call.core.clone(), call.user.clone());
-    Arc::new(move |asked: &Asked| {
+    Arc::new(move |asked: &AuthorizationAttributes| {
         let part = |key: &str| asked.get(key).cloned().unwrap_or_default();
         let account = asked.get("user").map(|name| {
             let mut groups = accounts::groups(&part("account"));

@@ -76,23 +76,23 @@ fn add(container: &mut Value, part: &str, defaults: Option<&Value>) -> Vec<Strin
 }
 
 /// What something asks for and may use.
-struct Asked {
+struct ResourceRequirements {
     requests: Map<String, Value>,
     limits: Map<String, Value>,
 }
 
-impl Asked {
-    fn of(at: &Value) -> Asked {
+impl ResourceRequirements {
+    fn of(at: &Value) -> ResourceRequirements {
         let part = |key: &str| at.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
-        Asked { requests: part("requests"), limits: part("limits") }
+        ResourceRequirements { requests: part("requests"), limits: part("limits") }
     }
 
     /// Of a pod in all, without the overhead of its runtime.
-    fn of_pod(pod: &Value) -> Asked {
+    fn of_pod(pod: &Value) -> ResourceRequirements {
         let spec = pod.get("spec").unwrap_or(&Value::Null);
         let shown = |(name, n): (&str, i64)| (name.to_string(), quantity::format(name, n).into());
         let part = |part: Part| amounts::stated(spec, part).into_iter().map(shown).collect();
-        Asked { requests: part(Part::Requests), limits: part(Part::Limits) }
+        ResourceRequirements { requests: part(Part::Requests), limits: part(Part::Limits) }
     }
 }
 
@@ -108,7 +108,8 @@ pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiRe
     let mut why = Vec::new();
     for range in ranges(base, namespace) {
         if claim {
-            let asked = Asked::of(tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null));
+            let asked =
+                ResourceRequirements::of(tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null));
             for limit in limits(&range, "PersistentVolumeClaim") {
                 judge(&limit, &asked, "PersistentVolumeClaim", &mut why);
             }
@@ -117,12 +118,12 @@ pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiRe
         for limit in limits(&range, "Container") {
             let lists = ["containers", "initContainers"].map(|l| tree::list(value, &["spec", l]));
             for c in lists.into_iter().flatten() {
-                let asked = Asked::of(c.get("resources").unwrap_or(&Value::Null));
+                let asked = ResourceRequirements::of(c.get("resources").unwrap_or(&Value::Null));
                 judge(&limit, &asked, "Container", &mut why);
             }
         }
         for limit in limits(&range, "Pod") {
-            judge(&limit, &Asked::of_pod(value), "Pod", &mut why);
+            judge(&limit, &ResourceRequirements::of_pod(value), "Pod", &mut why);
         }
     }
     let text = match why.as_slice() {
@@ -133,7 +134,7 @@ pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiRe
     Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &text))
 }
 
-fn judge(limit: &Value, asked: &Asked, kind: &str, why: &mut Vec<String>) {
+fn judge(limit: &Value, asked: &ResourceRequirements, kind: &str, why: &mut Vec<String>) {
     let parse = |name: &str, v: Option<&Value>| {
         let text = v?.as_str()?;
         Some((quantity::parse(name, text).ok()?, text.to_string()))

@@ -12,7 +12,7 @@ use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::patch::Rejected;
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::{convert, decode, merge, patch};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -156,7 +156,7 @@ impl Mutation {
     fn turn(
         &self,
         write: &Review<'_>,
-        seen: &Entry,
+        seen: &ServedResource,
         param: &Value,
         object: &mut Value,
         ran: &mut Ran,
@@ -192,7 +192,7 @@ impl Mutation {
     fn step(
         &self,
         write: &Review<'_>,
-        seen: &Entry,
+        seen: &ServedResource,
         param: &Value,
         object: &Value,
         (says, expression): (&Says, &Result<Expression, String>),

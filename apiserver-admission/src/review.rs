@@ -7,7 +7,7 @@ use fleet_apiserver_cel::Ask;
 use fleet_apiserver_kinds::scale;
 use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::convert;
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub struct Review<'a> {
     /// The server.
     pub base: &'a Base,
     /// The resource written to.
-    pub entry: &'a Entry,
+    pub entry: &'a ServedResource,
     /// The subresource, or "".
     pub subresource: &'a str,
     /// The namespace of the request, or "".
@@ -89,7 +89,7 @@ impl Review<'_> {
     }
 
     /// `AdmissionRequest`, with the objects in the version of `seen`.
-    pub fn request(&self, seen: &Entry) -> Value {
+    pub fn request(&self, seen: &ServedResource) -> Value {
         let (asked, seen) = (self.resource(), &*seen.resource);
         let scaling = self.subresource == "scale";
         let kind = |r: &Resource| match self.subresource {

@@ -3,7 +3,7 @@
 //! Inputs: expressions of registrations and JSON values as their variables. Absent on purpose: the cost budget
 //! of the real server (an evaluation is bounded in steps instead).
 
-use crate::eval::{Ask, Asked, Failure, Key, Question, Scope, Value as Cel, to_json};
+use crate::eval::{Ask, AuthorizationAttributes, Failure, Key, Question, Scope, Value as Cel, to_json};
 use crate::made;
 use crate::parse::{Parsed, parse};
 use serde_json::Value;
@@ -100,7 +100,7 @@ pub struct Variables(Vec<(&'static str, Cel)>);
 
 impl Variables {
     /// Adds `authorizer`, which asks here, and `authorizer.requestResource`, which asks about `request`.
-    pub fn authorize(&mut self, ask: Ask, request: Asked) {
+    pub fn authorize(&mut self, ask: Ask, request: AuthorizationAttributes) {
         self.set("authorizer", Question::start(ask.clone()));
         self.set("authorizer.requestResource", Question::about(ask, request));
     }
@@ -203,8 +203,11 @@ mod tests {
     #[test]
     fn the_authorizer_is_asked() {
         let mut variables = Variables::default();
-        let ask: Ask = Arc::new(|asked: &Asked| (asked["verb"] == "get").then(|| format!("{asked:?}")));
-        variables.authorize(ask, Asked::from([("resource".to_string(), "pods".to_string())]));
+        let ask: Ask = Arc::new(|asked: &AuthorizationAttributes| {
+            (asked["verb"] == "get").then(|| format!("{asked:?}"))
+        });
+        variables
+            .authorize(ask, AuthorizationAttributes::from([("resource".to_string(), "pods".to_string())]));
         let holds = |text: &str| Expression::compile(text).and_then(|e| e.holds(&variables));
         assert_eq!(
             holds("authorizer.group('apps').resource('deployments').check('get').allowed()"),

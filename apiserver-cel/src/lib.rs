@@ -13,4 +13,4 @@ mod made;
 mod parse;
 pub mod rules;
 
-pub use eval::{Ask, Asked, Value};
+pub use eval::{Ask, AuthorizationAttributes, Value, compile_pattern};

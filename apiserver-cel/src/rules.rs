@@ -173,7 +173,7 @@ impl Rule {
     /// A rule that cannot be judged.
     fn failed(&self, node: &Node, at: &str, why: &Failure) -> Cause {
         let name = if self.message.is_empty() { &self.text } else { &self.message };
-        Cause::new("FieldValueInvalid", at, format!("Invalid value: {:?}: {}", node.named, why.told(name)))
+        Cause::new("FieldValueInvalid", at, format!("Invalid value: {:?}: {}", node.named, why.message(name)))
     }
 }
 

@@ -13,7 +13,7 @@ const RESOURCES: usize = 1024;
 
 /// What a request asks of which resource, as far as its address says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked<'u> {
+struct RequestInfo<'u> {
     group: &'u str,
     version: &'u str,
     resource: &'u str,
@@ -23,7 +23,7 @@ struct Asked<'u> {
     is_one: bool,
 }
 
-impl<'u> Asked<'u> {
+impl<'u> RequestInfo<'u> {
     fn of(uri: &'u Uri) -> Self {
         Self::read(uri.path()).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl<'u> Asked<'u> {
     }
 }
 
-fn verb(method: &Method, uri: &Uri, asked: &Asked<'_>) -> &'static str {
+fn verb(method: &Method, uri: &Uri, asked: &RequestInfo<'_>) -> &'static str {
     let watches =
         || uri.query().is_some_and(|query| query.contains("watch=") && !query.contains("watch=false"));
     match *method {
@@ -103,7 +103,7 @@ pub struct Answers(Mutex<BTreeMap<&'static str, Counts>>);
 impl Answers {
     /// Counts an answer, and how long it took; a watch has only begun.
     pub fn count(&self, method: &Method, uri: &Uri, code: StatusCode, took: Duration) {
-        let asked = Asked::of(uri);
+        let asked = RequestInfo::of(uri);
         let verb = verb(method, uri, &asked);
         let dry = if uri.query().is_some_and(|query| query.contains("dryRun=All")) { "All" } else { "" };
         let labels = asked.labels(dry);
@@ -114,7 +114,7 @@ impl Answers {
             labels.len() < 300 && labels.bytes().all(|b| b.is_ascii_alphanumeric() || b",=\"._-".contains(&b))
         };
         let known = counts.contains_key(&labels) || (counts.len() < RESOURCES && is_plain(&labels));
-        let labels = if known { labels } else { Asked::default().labels("") };
+        let labels = if known { labels } else { RequestInfo::default().labels("") };
         let count = counts.entry(labels).or_default();
         *count.by_code.entry(code.as_u16()).or_insert(0) += 1;
         if verb != "WATCH" {
@@ -161,9 +161,9 @@ impl Answers {
     }
 }
 
-impl Asked<'_> {
+impl RequestInfo<'_> {
     fn labels(&self, dry: &str) -> String {
-        let Asked { group, version, resource, subresource, scope, .. } = self;
+        let RequestInfo { group, version, resource, subresource, scope, .. } = self;
         format!(
             "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
              subresource=\"{subresource}\",version=\"{version}\""

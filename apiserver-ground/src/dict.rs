@@ -39,7 +39,7 @@ impl Shared {
 
 /// One entry with its JSON text, made when first wanted.
 #[derive(Debug)]
-pub struct Entry {
+pub struct DictEntry {
     /// The value.
     pub shared: Shared,
     /// Its JSON.
@@ -95,7 +95,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     mix(state, u64::from_le_bytes(last))
 }
 
-type Chunk = Box<[OnceLock<Entry>]>;
+type Chunk = Box<[OnceLock<DictEntry>]>;
 
 /// One generation of shared things.
 pub struct Dict {
@@ -154,7 +154,7 @@ impl Dict {
     }
 
     /// The entry of a number.
-    pub fn get(&self, id: u32) -> Option<&Entry> {
+    pub fn get(&self, id: u32) -> Option<&DictEntry> {
         let id = id as usize;
         self.chunks.get(id / CHUNK)?.get()?.get(id % CHUNK)?.get()
     }
@@ -202,7 +202,7 @@ impl Dict {
         let chunk =
             self.chunks.get(id / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         // Under the write lock the next place is always free.
-        let _ = chunk.get(id % CHUNK)?.set(Entry { shared, json: OnceLock::new() });
+        let _ = chunk.get(id % CHUNK)?.set(DictEntry { shared, json: OnceLock::new() });
         let id = u32::try_from(id).ok()?;
         index.insert(h, id);
         Some(id)

@@ -4,11 +4,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 /// True for equal secrets; takes the same time wherever they differ.
 pub fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (a, b)| d | (a ^ b)) == 0
+    a.ct_eq(b).into()
 }
 
 /// SHA-256.
@@ -35,13 +37,10 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
 
 /// HMAC-SHA-256 (RFC 2104).
 pub fn hmac(key: &[u8; 32], data: &[u8]) -> [u8; 32] {
-    let pad = |x: u8| {
-        let mut block = [x; 64];
-        block.iter_mut().zip(key).for_each(|(b, k)| *b ^= k);
-        block
-    };
-    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(data).finalize();
-    Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
+    let mut out = [0; 32];
+    out.copy_from_slice(tag.as_ref());
+    out
 }
 
 /// A random token.
@@ -59,6 +58,7 @@ mod tests {
         assert_eq!(super::unhex(&super::hex(&digest)), Some(digest));
         assert_eq!(super::unhex("zz"), None);
         assert!(super::same(&digest, &digest) && !super::same(&digest, &[0; 32]));
+        assert!(!super::same(&digest, &digest[1..]) && super::same(&[], &[]));
     }
 
     #[test]

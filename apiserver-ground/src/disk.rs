@@ -25,7 +25,7 @@ mod reserve;
 mod tests;
 
 pub use error::DiskError;
-pub use format::Found;
+pub use format::FileContents;
 use format::{NOTES, OBJECTS, SHARED};
 use reserve::{Reserve, out_of_room};
 
@@ -65,7 +65,7 @@ pub struct Disk {
 
 impl Disk {
     /// Opens or makes the file in a directory. With `accept_loss`, damaged objects are left out.
-    pub fn open(dir: &Path, accept_loss: bool) -> Result<(Disk, Found), DiskError> {
+    pub fn open(dir: &Path, accept_loss: bool) -> Result<(Disk, FileContents), DiskError> {
         let path = dir.join(FILE);
         let io = |e| DiskError::Io(dir.into(), e);
         private::directory(dir).map_err(io)?;
@@ -78,7 +78,7 @@ impl Disk {
         Disk::open_with(&path, accept_loss, Box::new(opener))
     }
 
-    fn open_with(path: &Path, accept_loss: bool, open: Opener) -> Result<(Disk, Found), DiskError> {
+    fn open_with(path: &Path, accept_loss: bool, open: Opener) -> Result<(Disk, FileContents), DiskError> {
         // Pages that are no longer what they were can also make the file's library panic.
         let reserve = Arc::new(Reserve::new(path.parent().unwrap_or(Path::new("."))));
         let guarded = std::panic::AssertUnwindSafe(|| {
@@ -201,7 +201,7 @@ fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
 
 /// Frees disk space after most of a large store was deleted. While the store runs, each transaction reuses the
 /// space that earlier ones freed, so nothing else has to be compacted.
-fn compact(db: &mut Database, path: &Path, found: &Found) {
+fn compact(db: &mut Database, path: &Path, found: &FileContents) {
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     let used: u64 = found.objects.iter().map(|(_, o)| o.size() as u64).sum();
     if size > COMPACT_FROM && used < size / 3 {

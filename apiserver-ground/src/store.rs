@@ -4,7 +4,7 @@
 //! refuses is undone without a trace. Absent on purpose: HTTP, schemas and permissions.
 
 use crate::dict::Dicts;
-use crate::disk::{Disk, Found};
+use crate::disk::{Disk, FileContents};
 use crate::nesting::{self, TooDeep};
 pub use crate::obj::Obj;
 use crate::published::{Batch, Published};
@@ -83,14 +83,14 @@ pub(crate) const GAP: u64 = 1 << 20;
 impl Store {
     /// A store in memory whose revisions start at `start`.
     pub fn memory(start: u64) -> Store {
-        Store::with(start, None, Found::default())
+        Store::with(start, None, FileContents::default())
     }
 
     /// A store on disk, with the objects found there. Its revisions start at `floor` at least, and leave a gap: a
     /// revision from a time that a restore has undone is never used again, nor taken for one of this history. With
     /// a floor of the wall clock (seconds << 20, with fraction), that is true while the server makes fewer than a
     /// million writes per second.
-    pub fn on_disk(disk: Disk, floor: u64, found: Found) -> Store {
+    pub fn on_disk(disk: Disk, floor: u64, found: FileContents) -> Store {
         let start = if floor > found.rv { floor } else { found.rv + GAP };
         Store::with(start, Some(disk), found)
     }
@@ -113,7 +113,7 @@ impl Store {
         lives.last().copied().unwrap_or(Life { resumed: 0, start: 0 })
     }
 
-    fn with(start: u64, disk: Option<Disk>, found: Found) -> Store {
+    fn with(start: u64, disk: Option<Disk>, found: FileContents) -> Store {
         let published = Arc::new(Published::new(start));
         let store = Store {
             published: published.clone(),

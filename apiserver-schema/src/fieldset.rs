@@ -5,6 +5,7 @@
 
 use crate::schema::{ListKind, Schema};
 use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
 
 /// A set of paths.
 pub type Set = Map<String, Value>;
@@ -171,6 +172,15 @@ pub fn item_key(keys: &[Box<str>], items: Option<&Schema>, item: &Value) -> Stri
     format!("k:{}", Value::Object(out))
 }
 
+/// Where the items of a list stand, by their `k:` elements; of two with one key the first.
+pub fn index(keys: &[Box<str>], items: Option<&Schema>, list: &[Value]) -> HashMap<String, usize> {
+    let mut index = HashMap::with_capacity(list.len());
+    for (i, item) in list.iter().enumerate() {
+        index.entry(item_key(keys, items, item)).or_insert(i);
+    }
+    index
+}
+
 /// All paths of a value. With `parents`, maps and lists themselves are included, as an update records them.
 pub fn of(schema: Option<&Schema>, value: &Value, parents: bool) -> Set {
     let mut out = Map::new();
@@ -282,12 +292,11 @@ pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> FieldChange {
             }
         }
         (Shape::Values, Value::Array(a), Shape::Values, Value::Array(b)) => {
-            for v in b.iter().filter(|v| !a.contains(v)) {
-                out.set.insert(format!("v:{v}"), Value::Object(Map::new()));
-            }
-            for v in a.iter().filter(|v| !b.contains(v)) {
-                out.removed.insert(format!("v:{v}"), Value::Object(Map::new()));
-            }
+            let elements = |list: &[Value]| list.iter().map(|v| format!("v:{v}")).collect::<HashSet<_>>();
+            let (before, now) = (elements(a), elements(b));
+            let empty = || Value::Object(Map::new());
+            out.set.extend(now.difference(&before).map(|element| (element.clone(), empty())));
+            out.removed.extend(before.difference(&now).map(|element| (element.clone(), empty())));
         }
         _ => {}
     }

@@ -6,6 +6,7 @@ use crate::fieldset::{self, Shape};
 use crate::schema::{ListKind, Schema};
 use fleet_apiserver_ground::tree;
 use serde_json::{Map, Value};
+use std::collections::{HashSet, hash_map::Entry};
 
 /// Merges a configuration into a value, as server-side apply does: its fields win, lists with keys are joined.
 pub fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {
@@ -34,11 +35,14 @@ pub fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {
                 *live = Value::Array(fresh);
                 return;
             };
+            let mut index = fieldset::index(keys, items, target);
             for item in list {
-                let key = fieldset::item_key(keys, items, &item);
-                match target.iter_mut().find(|v| fieldset::item_key(keys, items, v) == key) {
-                    Some(v) => merge(items, v, item),
-                    None => target.push(item),
+                match index.entry(fieldset::item_key(keys, items, &item)) {
+                    Entry::Occupied(at) => merge(items, &mut target[*at.get()], item),
+                    Entry::Vacant(at) => {
+                        at.insert(target.len());
+                        target.push(item);
+                    }
                 }
             }
         }
@@ -47,11 +51,8 @@ pub fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {
                 *live = Value::Array(list);
                 return;
             };
-            for item in list {
-                if !target.contains(&item) {
-                    target.push(item);
-                }
-            }
+            let mut known: HashSet<String> = target.iter().map(Value::to_string).collect();
+            target.extend(list.into_iter().filter(|item| known.insert(item.to_string())));
         }
         // An empty map or list leaves what others put there.
         (Shape::Leaf, Value::Object(m)) if m.is_empty() && live.is_object() && !atomic(schema) => {}

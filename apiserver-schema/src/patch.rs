@@ -265,7 +265,8 @@ pub fn strategic(schema: Option<&Schema>, target: &mut Value, patch: Value) -> A
     }
     let map = tree::object(target);
     if let Some(Value::Array(keep)) = patch.remove("$retainKeys") {
-        map.retain(|k, _| keep.iter().any(|x| x.as_str() == Some(k)));
+        let keep: HashSet<&str> = keep.iter().filter_map(Value::as_str).collect();
+        map.retain(|k, _| keep.contains(k.as_str()));
     }
     let mut orders = Vec::new();
     let directives: Vec<String> = patch.keys().filter(|k| k.starts_with('$')).cloned().collect();
@@ -273,7 +274,8 @@ pub fn strategic(schema: Option<&Schema>, target: &mut Value, patch: Value) -> A
         let Some(v) = patch.remove(&key) else { continue };
         if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
             if let (Some(Value::Array(list)), Value::Array(gone)) = (map.get_mut(field), &v) {
-                list.retain(|x| !gone.contains(x));
+                let gone: HashSet<String> = gone.iter().map(Value::to_string).collect();
+                list.retain(|x| !gone.contains(&x.to_string()));
             }
         } else if let Some(field) = key.strip_prefix("$setElementOrder/") {
             orders.push((field.to_string(), v));

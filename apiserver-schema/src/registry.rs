@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A resource with its table.
 #[derive(Clone)]
-pub struct Entry {
+pub struct ServedResource {
     /// The resource.
     pub resource: Arc<Resource>,
     /// Its objects.
@@ -22,11 +22,11 @@ pub struct Entry {
 /// Everything served at one moment.
 #[derive(Default)]
 pub struct Registry {
-    versions: HashMap<String, HashMap<String, Entry>>,
+    versions: HashMap<String, HashMap<String, ServedResource>>,
     /// Groups in order of discovery, each with its versions in order of preference.
     groups: Vec<(String, Vec<String>)>,
     /// Resources in order of discovery.
-    all: Vec<Entry>,
+    all: Vec<ServedResource>,
     /// Changes whenever the set of custom resources changes.
     pub revision: u64,
 }
@@ -37,7 +37,7 @@ impl Registry {
         custom.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
         let mut registry = Registry { revision, ..Registry::default() };
         for resource in builtins::all().iter().chain(&custom) {
-            let entry = Entry { table: store.table(&resource.table), resource: resource.clone() };
+            let entry = ServedResource { table: store.table(&resource.table), resource: resource.clone() };
             let versions = registry.versions.entry(resource.api_version()).or_default();
             versions.insert(resource.plural.clone(), entry.clone());
             registry.all.push(entry);
@@ -59,12 +59,12 @@ impl Registry {
     }
 
     /// One resource.
-    pub fn find(&self, api_version: &str, plural: &str) -> Option<&Entry> {
+    pub fn find(&self, api_version: &str, plural: &str) -> Option<&ServedResource> {
         self.versions.get(api_version)?.get(plural)
     }
 
     /// The resource of a kind.
-    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Entry> {
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&ServedResource> {
         self.versions.get(api_version)?.values().find(|e| e.resource.kind == kind && !e.resource.create_only)
     }
 
@@ -74,12 +74,12 @@ impl Registry {
     }
 
     /// All resources in order of discovery.
-    pub fn all(&self) -> &[Entry] {
+    pub fn all(&self) -> &[ServedResource] {
         &self.all
     }
 
     /// One entry for each table that stores objects.
-    pub fn stored(&self) -> impl Iterator<Item = &Entry> {
+    pub fn stored(&self) -> impl Iterator<Item = &ServedResource> {
         self.all.iter().filter(|e| !e.resource.create_only && !e.resource.converts())
     }
 
@@ -162,7 +162,7 @@ impl Registry {
             let mut list = Vec::new();
             for version in versions {
                 let mut resources = Vec::new();
-                let mine = |e: &&Entry| e.resource.group == *group && e.resource.version == *version;
+                let mine = |e: &&ServedResource| e.resource.group == *group && e.resource.version == *version;
                 for entry in self.all.iter().filter(mine) {
                     let r = &*entry.resource;
                     let mut item = json!({

@@ -1,5 +1,6 @@
 //! Schema nodes: what is known of the fields of a kind.
 
+use crate::pattern::Pattern;
 use crate::presence::Presence;
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
@@ -64,8 +65,8 @@ pub struct Rules {
     pub items: (Option<u64>, Option<u64>),
     /// Property bounds of maps.
     pub properties: (Option<u64>, Option<u64>),
-    /// Regular expression, as written and compiled.
-    pub pattern: Option<(String, Option<crate::pattern::Pattern>)>,
+    /// Regular expression.
+    pub pattern: Option<Pattern>,
     /// `format`.
     pub format: Option<String>,
     /// `allOf`, `anyOf`, `oneOf`, `not`: value validations only.
@@ -316,10 +317,7 @@ fn value_rules(map: &Map<String, Value>, index: &HashMap<Box<str>, u32>, depth: 
         length: (count("minLength"), count("maxLength")),
         items: (count("minItems"), count("maxItems")),
         properties: (count("minProperties"), count("maxProperties")),
-        pattern: map
-            .get("pattern")
-            .and_then(Value::as_str)
-            .map(|p| (p.to_string(), crate::pattern::Pattern::new(p))),
+        pattern: map.get("pattern").and_then(Value::as_str).map(Pattern::new),
         format: map.get("format").and_then(Value::as_str).map(str::to_string),
         all_of: list("allOf"),
         any_of: list("anyOf"),

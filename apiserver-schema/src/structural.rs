@@ -3,7 +3,6 @@
 //! Inputs: `openAPIV3Schema` of one version. Source: "Specifying a structural schema" of the Kubernetes
 //! documentation. Absent on purpose: whether defaults fit their own schema.
 
-use crate::pattern::Pattern;
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
@@ -88,8 +87,7 @@ fn node(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::forbidden(format!("{at}.additionalProperties"), why));
     }
     if let Some(text) = schema.get("pattern").and_then(Value::as_str)
-        && let Err(why) = regex::Regex::new(text)
-        && Pattern::new(text).is_none()
+        && let Err(why) = fleet_apiserver_cel::compile_pattern(text)
     {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         causes.push(Cause::invalid(format!("{at}.pattern"), &json!(text), &why));

@@ -7,7 +7,7 @@ use crate::schema::{ListKind, Rules, Schema, Type};
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Causes collected at most.
 const MAX_CAUSES: usize = 50;
@@ -93,8 +93,9 @@ fn is_integer(value: &Value) -> bool {
 
 fn list_items(node: &Schema, list: &[Value], old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
     if let Some(items) = &node.items {
+        let before = Before::of(node.list_kind(), old);
         for (i, v) in list.iter().enumerate() {
-            let before = counterpart(node.list_kind(), v, old);
+            let before = before.counterpart(node.list_kind(), v);
             changed(items, v, before, &format!("{path}[{i}]"), causes);
         }
     }
@@ -119,11 +120,35 @@ fn embedded(value: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The item of a list before with the same keys. Items of other lists have no identity over a change.
-fn counterpart<'a>(kind: &ListKind, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
-    let ListKind::Map(keys) = kind else { return None };
-    let same = |known: &&Value| keys.iter().all(|key| known.get(&**key) == item.get(&**key));
-    old?.as_array()?.iter().find(same)
+/// The items of a list before, by their keys. Items of other lists have no identity over a change.
+struct Before<'a>(HashMap<String, &'a Value>);
+
+impl<'a> Before<'a> {
+    fn of(kind: &ListKind, old: Option<&'a Value>) -> Self {
+        let mut known = HashMap::new();
+        if matches!(kind, ListKind::Map(_)) {
+            for item in old.and_then(Value::as_array).into_iter().flatten() {
+                known.entry(identity(kind, item)).or_insert(item);
+            }
+        }
+        Self(known)
+    }
+
+    fn counterpart(&self, kind: &ListKind, item: &Value) -> Option<&'a Value> {
+        // Most lists are new or have no keys.
+        if self.0.is_empty() { None } else { self.0.get(&identity(kind, item)).copied() }
+    }
+}
+
+/// What tells an item from the others of its list.
+fn identity(kind: &ListKind, item: &Value) -> String {
+    match kind {
+        ListKind::Atomic => String::new(),
+        ListKind::Set => item.to_string(),
+        ListKind::Map(keys) => {
+            keys.iter().map(|k| item.get(&**k).map(Value::to_string).unwrap_or_default() + "\0").collect()
+        }
+    }
 }
 
 fn schema_field(
@@ -149,16 +174,12 @@ fn join(path: &str, name: &str) -> String {
 }
 
 fn unique(kind: &ListKind, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
+    if matches!(kind, ListKind::Atomic) {
+        return;
+    }
     let mut seen = HashSet::new();
     for (i, item) in list.iter().enumerate() {
-        let key = match kind {
-            ListKind::Atomic => return,
-            ListKind::Set => item.to_string(),
-            ListKind::Map(keys) => {
-                keys.iter().map(|k| item.get(&**k).map(Value::to_string).unwrap_or_default() + "\0").collect()
-            }
-        };
-        if !seen.insert(key) {
+        if !seen.insert(identity(kind, item)) {
             let message = format!("Duplicate value: {item}");
             causes.push(Cause::new("FieldValueDuplicate", format!("{path}[{i}]"), message));
         }
@@ -253,10 +274,10 @@ fn check_text(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>)
             ));
             return false;
         }
-        if let Some((source, Some(pattern))) = &rules.pattern
+        if let Some(pattern) = &rules.pattern
             && !pattern.is_match(text)
         {
-            invalid(format!("should match '{source}'"));
+            invalid(format!("should match '{}'", pattern.text()));
         }
         if let Some(format) = &rules.format
             && !formatted(format, text)

@@ -6,7 +6,7 @@
 use anyhow::Context;
 use axum::body::Body;
 use bytes::Bytes;
-use fleet_apiserver::{ApiServer, Change, Config, ServeOptions, Stored};
+use fleet_apiserver::{ApiServer, Config, ObjectChange, ServeOptions, Stored};
 use futures::StreamExt;
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -360,7 +360,7 @@ async fn simulate(api: &ApiServer, n: usize) -> anyhow::Result<()> {
             let now = driver.now();
             let mut next = Vec::new();
             for change in batch.changes {
-                let Change::Put(stored) = change else { continue };
+                let ObjectChange::Put(stored) = change else { continue };
                 match stored.text(&["status", "phase"]).as_str() {
                     "Succeeded" => finished += 1,
                     "Running" => {

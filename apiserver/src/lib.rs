@@ -22,7 +22,7 @@ pub use fleet_apiserver_ground::clock::Clock;
 pub use fleet_apiserver_ground::disk::DiskError;
 pub use fleet_apiserver_ground::ids::Ids;
 pub use fleet_apiserver_ground::{incarnation, private};
-pub use verbs::direct::{Change, Changes, DirectError, Follower, Objects, Stored};
+pub use verbs::direct::{Changes, DirectError, Follower, ObjectChange, Objects, Stored};
 
 use crate::door::{serve, server};
 use crate::verbs::{api_services, crd, garbage, namespaces};
@@ -366,7 +366,7 @@ impl ApiServer {
 }
 
 /// Opens the store of a directory. Secrets that an older program left in it are taken out of the file first.
-fn open_disk(dir: &Path, accept_loss: bool) -> Result<(Disk, disk::Found), OpenError> {
+fn open_disk(dir: &Path, accept_loss: bool) -> Result<(Disk, disk::FileContents), OpenError> {
     let (disk, found) = Disk::open(dir, accept_loss)?;
     if !secrets::in_clear(&found.notes) {
         return Ok((disk, found));

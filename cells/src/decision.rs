@@ -55,12 +55,12 @@ pub struct Proposal {
     pub lazily_preempted: Vec<String>,
     /// Groups of a lower priority that lose their reservations and are pending again.
     pub cancelled: Vec<String>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: CommitPlan,
 }
 
 /// What a commit does.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct CommitPlan {
     pub generation: u64,
     pub request: GroupRequest,
     pub now_ms: i64,

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::{
     cells::Cells,
-    decision::{Ask, Decision, NewGroup, Phase, Plan, Proposal, Step},
+    decision::{Ask, CommitPlan, Decision, NewGroup, Phase, Proposal, Step},
     group::{Group, GroupState, Groups},
     leaf::LeafState,
     reason::{Refusal, WaitCause, WaitReason},
     request::{self, Asker, Checked, GroupNeed, GroupRequest},
-    search::{Filter, Found, NEWCOMER, Names, Pass, Search, reprieve},
+    search::{Filter, NEWCOMER, Names, Pass, Search, SearchResult, reprieve},
     state::State,
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
@@ -78,12 +78,12 @@ impl Cells {
         filter: &Filter,
         pass: Pass,
         now_ms: i64,
-    ) -> Option<Found> {
+    ) -> Option<SearchResult> {
         let place = (target.chain, target.cluster);
         let mut search =
             Search::new(&self.topology, &mut self.state, &self.groups, filter, asker, place, pass, now_ms);
         let mark = search.mark();
-        let found = search.run(&target.need).then(|| Found::new(&search, Vec::new()));
+        let found = search.run(&target.need).then(|| SearchResult::new(&search, Vec::new()));
         search.roll_back(mark);
         let found = match found {
             Some(found) if pass == Pass::Preempt => {
@@ -96,7 +96,13 @@ impl Cells {
         found
     }
 
-    fn propose(&self, request: &GroupRequest, checked: &Checked, found: Found, ask: &Ask<'_>) -> Proposal {
+    fn propose(
+        &self,
+        request: &GroupRequest,
+        checked: &Checked,
+        found: SearchResult,
+        ask: &Ask<'_>,
+    ) -> Proposal {
         let mut pods = vec![(Vec::new(), None); checked.pods as usize];
         let (mut victims, mut cancels) = (BTreeSet::new(), BTreeSet::new());
         for pick in found.picks {
@@ -124,7 +130,7 @@ impl Cells {
             victims: new.victims.iter().filter_map(|group| self.victim(*group, ask.now_ms)).collect(),
             lazily_preempted: new.lazy.iter().map(|group| self.groups.name(*group)).collect(),
             cancelled: new.cancels.iter().map(|group| self.groups.name(*group)).collect(),
-            plan: Plan {
+            plan: CommitPlan {
                 generation: self.generation,
                 request: request.clone(),
                 now_ms: ask.now_ms,
@@ -141,7 +147,7 @@ impl Cells {
             victims: Vec::new(),
             lazily_preempted: Vec::new(),
             cancelled: Vec::new(),
-            plan: Plan {
+            plan: CommitPlan {
                 generation: self.generation,
                 request: group
                     .map(|group| group.request.clone())
@@ -204,7 +210,7 @@ pub(crate) fn passes(asker: Asker) -> &'static [Pass] {
 
 /// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound
 /// to other cells if there are any.
-fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
+fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: SearchResult) -> SearchResult {
     let displaced: BTreeSet<GroupNo> = found
         .picks
         .iter()
@@ -234,7 +240,7 @@ fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
         search.pass = pass;
         let tried = search.mark();
         if search.run(need) {
-            better = Some(Found::new(search, lazy));
+            better = Some(SearchResult::new(search, lazy));
             break;
         }
         search.roll_back(tried);

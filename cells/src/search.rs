@@ -14,7 +14,7 @@ mod preempt;
 mod spare;
 mod within;
 
-pub(crate) use spare::{Found, reprieve};
+pub(crate) use spare::{SearchResult, reprieve};
 
 use std::{
     cell::{Cell, RefCell},

@@ -20,7 +20,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Where no process dies and every request arrives. The hub says what is used once a second.
-    pub const FAIR: Self = Self {
+    pub const WITHOUT_FAULTS: Self = Self {
         half_bound_ms: 10_000,
         ownerless_hold_ms: 30_000,
         uncounted_ms: 10_000,
@@ -28,7 +28,7 @@ impl Bounds {
         promise_ms: 120_000,
     };
     /// Where any of them is away for minutes, one after the other.
-    pub const STORM: Self = Self {
+    pub const WITH_FAULTS: Self = Self {
         half_bound_ms: 600_000,
         ownerless_hold_ms: 900_000,
         uncounted_ms: 600_000,
@@ -157,7 +157,7 @@ mod tests {
     fn what_lasts_is_told_once_and_again_when_it_comes_back() {
         let mut lasting = Lasting::default();
         let wrong = |what: &str| Some(broken(2, what.to_string()));
-        let bounds = Bounds { half_bound_ms: 1000, ..Bounds::FAIR };
+        let bounds = Bounds { half_bound_ms: 1000, ..Bounds::WITHOUT_FAULTS };
         lasting.set("a", 0, wrong("1 of 3"));
         lasting.set("a", 900, wrong("2 of 3"));
         assert_eq!(lasting.overdue(1000, bounds), []);

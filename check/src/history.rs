@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// One change.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct ObservedChange {
     /// The member, or `None` for the hub.
     pub cluster: Option<String>,
     pub object: Arc<Value>,
@@ -17,7 +17,7 @@ pub struct Change {
 /// All changes so far.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    pub changes: Vec<Change>,
+    pub changes: Vec<ObservedChange>,
 }
 
 impl History {

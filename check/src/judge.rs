@@ -10,10 +10,10 @@ use fleet_resources::Resources;
 use serde_json::Value;
 
 use super::{
-    Bounds, Change, Violation,
+    Bounds, ObservedChange, Violation,
     during::{EARLY, Gang, Lasting},
     facts::{JOB_KINDS, Pod, job_of},
-    quota::{Quota, Told, Use, queues, used_by},
+    quota::{Quota, UsageSource, Use, queues, used_by},
     real::{
         binding_of, controller, epoch_of, is_away, is_left, is_unfenced, job_key, may_have_several_runs,
         unfenced_jobs, was_moved_unfenced,
@@ -140,7 +140,7 @@ impl Judge {
     }
 
     /// Takes one change in, in the order of time, and says what it broke. Times are milliseconds from any start.
-    pub fn see_at(&mut self, at_ms: u64, change: &Change) -> Vec<Violation> {
+    pub fn see_at(&mut self, at_ms: u64, change: &ObservedChange) -> Vec<Violation> {
         let mut found = self.until(at_ms);
         found.extend(self.see(change));
         found
@@ -153,7 +153,7 @@ impl Judge {
     }
 
     /// As [`Self::see_at`], where times are not known.
-    pub fn see(&mut self, change: &Change) -> Vec<Violation> {
+    pub fn see(&mut self, change: &ObservedChange) -> Vec<Violation> {
         let object = &change.object;
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_string();
         let kind = object["kind"].as_str().unwrap_or_default();
@@ -283,7 +283,7 @@ impl Judge {
         self.look_at_holds();
         let mut found = self.see_cells_of_binding(&uid, &before, object, gone);
         if moved {
-            found.extend(self.over(Told::Hub, &self.believed_uses()));
+            found.extend(self.over(UsageSource::Hub, &self.believed_uses()));
         }
         found
     }
@@ -354,7 +354,7 @@ impl Judge {
     }
 
     /// 3: over its max under every tree that was in force since the oldest of these was decided.
-    fn over(&self, told: Told, uses: &[(u64, Use)]) -> Vec<Violation> {
+    fn over(&self, source: UsageSource, uses: &[(u64, Use)]) -> Vec<Violation> {
         let oldest = uses.iter().map(|(bound_ms, _)| *bound_ms).min().unwrap_or(self.now_ms);
         let since = oldest.saturating_sub(UNDER_WAY_MS);
         let mut found = Vec::new();
@@ -363,7 +363,7 @@ impl Judge {
             if ended {
                 continue;
             }
-            found = quota.over(told, uses.iter().map(|(_, used)| used));
+            found = quota.over(source, uses.iter().map(|(_, used)| used));
             if found.is_empty() {
                 break;
             }
@@ -472,7 +472,7 @@ impl Judge {
         let grew = self.take(&pod, known.as_ref());
         self.pods.insert(uid, pod.clone());
         if grew {
-            found.extend(self.over(Told::Pods, &self.real_uses()));
+            found.extend(self.over(UsageSource::Pods, &self.real_uses()));
         }
         found.extend(self.several_runs(&pod));
         self.look_at_gang(&pod);

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub use during::Bounds;
 pub use facts::Pod;
-pub use history::{Change, History};
+pub use history::{History, ObservedChange};
 pub use judge::Judge;
 pub use leftovers::{unattended, untold};
 pub use quota::Quota;
@@ -36,7 +36,7 @@ pub use violation::Violation;
 
 use facts::job_of;
 use leftovers::{left_behind, lost};
-use quota::{Told, Use, leaf_of_run, used_by};
+use quota::{UsageSource, Use, leaf_of_run, used_by};
 use real::unfenced_jobs;
 use violation::{broken, over_node};
 
@@ -86,7 +86,7 @@ pub fn check_moment(snapshot: &Snapshot) -> Vec<Violation> {
         Use { leaf: leaf_of_run(binding).or(used.leaf), ..used }
     };
     let uses: Vec<Use> = snapshot.bindings.iter().map(of).collect();
-    found.extend(snapshot.quota.iter().flat_map(|quota| quota.over(Told::Hub, uses.iter())));
+    found.extend(snapshot.quota.iter().flat_map(|quota| quota.over(UsageSource::Hub, uses.iter())));
     found.extend(real::check_pods(snapshot));
     found
 }

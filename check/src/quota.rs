@@ -47,7 +47,7 @@ pub struct Use {
 
 /// Who says what is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum UsageSource {
     /// Bindings on the hub.
     Hub,
     /// Pods in the members.
@@ -143,13 +143,17 @@ impl Quota {
     }
 
     /// 3: for each node used <= max, for every resource and the number of jobs.
-    pub(super) fn over<'a>(&self, told: Told, uses: impl Iterator<Item = &'a Use>) -> Vec<Violation> {
+    pub(super) fn over<'a>(
+        &self,
+        source: UsageSource,
+        uses: impl Iterator<Item = &'a Use>,
+    ) -> Vec<Violation> {
         let mut found = Vec::new();
         for (node, (sum, jobs)) in self.sums(uses) {
             let node = &self.nodes[node];
-            let by = match told {
-                Told::Hub => "",
-                Told::Pods => " by pods in members",
+            let by = match source {
+                UsageSource::Hub => "",
+                UsageSource::Pods => " by pods in members",
             };
             if let Some(max) = node.max_jobs.filter(|max| jobs > *max) {
                 found.push(broken(3, format!("quota {}: {jobs} jobs{by}, max {max}", node.path)));

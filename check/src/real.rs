@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Snapshot, Violation,
     facts::{JOB_KINDS, Pod, job_of},
-    quota::{Told, Use, leaf_label, leaf_of_run, queues},
+    quota::{UsageSource, Use, leaf_label, leaf_of_run, queues},
     violation::broken,
 };
 
@@ -96,7 +96,7 @@ pub(super) fn check_pods(snapshot: &Snapshot) -> Vec<Violation> {
     let mut found = several_runs(snapshot);
     let Some(quota) = &snapshot.quota else { return found };
     let uses = uses(snapshot);
-    found.extend(quota.over(Told::Pods, uses.iter()));
+    found.extend(quota.over(UsageSource::Pods, uses.iter()));
     let status = snapshot.tree.as_ref().map_or(&Value::Null, |tree| &tree["status"]);
     found.extend(quota.uncounted(status, uses.iter()));
     found

@@ -35,16 +35,16 @@ fn rest() -> Snapshot {
     }
 }
 
-fn in_cluster(cluster: &str, object: Value, gone: bool) -> Change {
-    Change { cluster: Some(cluster.to_string()), object: Arc::new(object), gone }
+fn in_cluster(cluster: &str, object: Value, gone: bool) -> ObservedChange {
+    ObservedChange { cluster: Some(cluster.to_string()), object: Arc::new(object), gone }
 }
 
-fn on_hub(object: Value) -> Change {
-    Change { cluster: None, object: Arc::new(object), gone: false }
+fn on_hub(object: Value) -> ObservedChange {
+    ObservedChange { cluster: None, object: Arc::new(object), gone: false }
 }
 
 #[track_caller]
-fn check(changes: Vec<Change>, expected: &[u8]) {
+fn check(changes: Vec<ObservedChange>, expected: &[u8]) {
     let found = check_history(&History { changes }, &rest());
     assert_eq!(found.iter().map(|v| v.invariant).collect::<Vec<_>>(), expected, "{found:?}");
 }

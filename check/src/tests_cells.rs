@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Two racks of two nodes in east, each node with two devices: a is promised a rack, b two nodes.
-fn configuration() -> Change {
+fn configuration() -> ObservedChange {
     let rack = |first: u32| {
         json!({"cellType": "RACK", "cluster": "east", "cellChildren": [
             {"cellAddress": format!("n{first}")}, {"cellAddress": format!("n{}", first + 1)}]})
@@ -25,34 +25,34 @@ fn configuration() -> Change {
         "status": {"conditions": [{"type": "Valid", "status": "True", "observedGeneration": 1}]}}))
 }
 
-fn change(cluster: Option<&str>, object: Value) -> Change {
-    Change { cluster: cluster.map(str::to_string), object: Arc::new(object), gone: false }
+fn change(cluster: Option<&str>, object: Value) -> ObservedChange {
+    ObservedChange { cluster: cluster.map(str::to_string), object: Arc::new(object), gone: false }
 }
 
-fn hub(object: Value) -> Change {
+fn hub(object: Value) -> ObservedChange {
     change(None, object)
 }
 
-fn east(object: Value) -> Change {
+fn east(object: Value) -> ObservedChange {
     change(Some("east"), object)
 }
 
-fn gone(change: Change) -> Change {
-    Change { gone: true, ..change }
+fn gone(change: ObservedChange) -> ObservedChange {
+    ObservedChange { gone: true, ..change }
 }
 
-fn node(name: &str, ready: &str) -> Change {
+fn node(name: &str, ready: &str) -> ObservedChange {
     east(json!({"kind": "Node", "metadata": {"name": name, "uid": name},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
 }
 
-fn cluster(taints: Value) -> Change {
+fn cluster(taints: Value) -> ObservedChange {
     hub(json!({"kind": "Cluster", "metadata": {"name": "east"}, "spec": {"taints": taints},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
 }
 
 /// A PyTorchJob of two workers with `gpus` devices each, named as its virtual cluster and class.
-fn job(name: &str, annotations: Value) -> Change {
+fn job(name: &str, annotations: Value) -> ObservedChange {
     let (vc, class) = name.split_once('-').expect("a virtual cluster and a class");
     hub(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name,
         "namespace": "team", "uid": name, "annotations": annotations,
@@ -77,7 +77,7 @@ fn binding(name: &str, gpus: u64, nodes: &[&str]) -> Value {
     binding
 }
 
-fn run(name: &str) -> Change {
+fn run(name: &str) -> ObservedChange {
     east(
         json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name, "namespace": "team",
         "uid": format!("r-{name}"), "labels": {"fleet.dev/binding-uid": format!("b-{name}")},
@@ -85,7 +85,7 @@ fn run(name: &str) -> Change {
     )
 }
 
-fn pod(name: &str, index: u32, node: &str, leaves: &str) -> Change {
+fn pod(name: &str, index: u32, node: &str, leaves: &str) -> ObservedChange {
     let mut annotations = json!({});
     if !leaves.is_empty() {
         annotations["hivedscheduler.microsoft.com/pod-leaf-cell-isolation"] = leaves.into();
@@ -99,7 +99,7 @@ fn pod(name: &str, index: u32, node: &str, leaves: &str) -> Change {
 }
 
 /// All nodes are good, and the configuration is in force.
-fn beginning() -> Vec<(u64, Change)> {
+fn beginning() -> Vec<(u64, ObservedChange)> {
     let mut changes = vec![(0, cluster(Value::Null))];
     changes.extend((0..4).map(|at| (0, node(&format!("n{at}"), "True"))));
     changes.push((0, configuration()));
@@ -107,8 +107,8 @@ fn beginning() -> Vec<(u64, Change)> {
 }
 
 #[track_caller]
-fn check(more: Vec<(u64, Change)>, expected: &[&str]) {
-    let mut judge = Judge::new(BTreeMap::new(), None).within(Bounds::FAIR);
+fn check(more: Vec<(u64, ObservedChange)>, expected: &[&str]) {
+    let mut judge = Judge::new(BTreeMap::new(), None).within(Bounds::WITHOUT_FAULTS);
     let mut found: Vec<String> = Vec::new();
     for (at_ms, change) in beginning().into_iter().chain(more) {
         found.extend(judge.see_at(at_ms, &change).iter().map(ToString::to_string));
@@ -118,7 +118,7 @@ fn check(more: Vec<(u64, Change)>, expected: &[&str]) {
 }
 
 /// Something that changes nothing, late.
-fn late() -> (u64, Change) {
+fn late() -> (u64, ObservedChange) {
     (500_000, cluster(Value::Null))
 }
 
@@ -171,7 +171,7 @@ fn a_guaranteed_job_waits_only_while_its_cells_are_taken() {
             "invariant 10: PyTorchJob team/{name} of virtual cluster {vc} waits while its cells are free, for longer than 120 s"
         )
     };
-    let check_late = |mut changes: Vec<(u64, Change)>, expected: &[&str]| {
+    let check_late = |mut changes: Vec<(u64, ObservedChange)>, expected: &[&str]| {
         changes.push(late());
         check(changes, expected);
     };
@@ -256,7 +256,7 @@ fn a_run_keeps_the_class_with_which_it_began() {
 }
 
 /// The configuration, promising b fewer nodes.
-fn smaller_configuration() -> Change {
+fn smaller_configuration() -> ObservedChange {
     let mut object = (*configuration().object).clone();
     object["spec"]["virtualClusters"]["b"]["virtualCells"][0]["cellNumber"] = 1.into();
     object["metadata"]["generation"] = 2.into();
@@ -366,7 +366,7 @@ fn what_runs_keeps_its_cells() {
         }
         hub(binding)
     };
-    let moved = |pod_stays: bool, more: Vec<(u64, Change)>| {
+    let moved = |pod_stays: bool, more: Vec<(u64, ObservedChange)>| {
         let mut changes = vec![
             (1, job("a-10", Value::Null)),
             (2, named(&["n0", "n1"])),

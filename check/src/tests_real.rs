@@ -47,22 +47,22 @@ fn alone(run: &str, gpus: u64) -> Value {
     pod
 }
 
-fn hub(object: Value) -> Change {
-    Change { cluster: None, object: Arc::new(object), gone: false }
+fn hub(object: Value) -> ObservedChange {
+    ObservedChange { cluster: None, object: Arc::new(object), gone: false }
 }
 
-fn east(object: Value) -> Change {
-    Change { cluster: Some("east".to_string()), object: Arc::new(object), gone: false }
+fn east(object: Value) -> ObservedChange {
+    ObservedChange { cluster: Some("east".to_string()), object: Arc::new(object), gone: false }
 }
 
-fn gone(change: Change) -> Change {
-    Change { gone: true, ..change }
+fn gone(change: ObservedChange) -> ObservedChange {
+    ObservedChange { gone: true, ..change }
 }
 
 /// What a judge that knows the tree says of these changes, each with its time.
 #[track_caller]
-fn check(changes: Vec<(u64, Change)>, expected: &[&str]) {
-    let mut judge = Judge::new(BTreeMap::new(), Some(Quota::read(&tree()))).within(Bounds::FAIR);
+fn check(changes: Vec<(u64, ObservedChange)>, expected: &[&str]) {
+    let mut judge = Judge::new(BTreeMap::new(), Some(Quota::read(&tree()))).within(Bounds::WITHOUT_FAULTS);
     let mut found: Vec<String> = Vec::new();
     let last = changes.last().map_or(0, |(at_ms, _)| *at_ms);
     for (at_ms, change) in changes {
@@ -501,7 +501,7 @@ fn the_hub_counts_what_pods_take() {
 fn what_a_lying_cluster_shows_counts_for_nothing() {
     let mut judge = Judge::new(BTreeMap::new(), Some(Quota::read(&tree())))
         .without(["east".to_string()])
-        .within(Bounds::FAIR);
+        .within(Bounds::WITHOUT_FAULTS);
     for change in [hub(binding("x", "a", 2)), east(run("r", "a", "x")), east(pod("r", 0, 20))] {
         assert_eq!(judge.see_at(0, &change), []);
     }
@@ -552,7 +552,7 @@ fn a_restored_hub_may_forget_an_end_that_it_knew_and_nothing_that_it_knows() {
     known["status"]["result"] = json!({"outcome": "Succeeded", "cluster": "east", "epoch": 1});
     for (restored, knows) in [(binding("b1", "train", 1), false), (known.clone(), true)] {
         let mut judge = Judge::new(Default::default(), None);
-        let see = |judge: &mut Judge, changes: Vec<Change>| -> usize {
+        let see = |judge: &mut Judge, changes: Vec<ObservedChange>| -> usize {
             changes.iter().map(|change| judge.see(change).len()).sum()
         };
         let ended = east(succeeded(run("r1", "train", "b1"), 1));
@@ -572,7 +572,7 @@ fn the_end_of_the_next_run_says_nothing_of_one_that_a_restored_hub_has_forgotten
     judge.hub_goes_back();
     let mut again = binding("b1", "train", 1);
     found.extend(judge.see(&hub(again.clone())));
-    let in_west = |object: Value| Change { cluster: Some("west".to_string()), ..east(object) };
+    let in_west = |object: Value| ObservedChange { cluster: Some("west".to_string()), ..east(object) };
     let ended = succeeded(run("r2", "train", "b1"), 1);
     found.extend(judge.see(&in_west(ended.clone())));
     again["status"]["result"] = json!({"outcome": "Succeeded", "cluster": "west", "epoch": 1});

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Parser;
 use fleet_api::mutation::{self, Mutation};
-use fleet_fault_simulation::{Outcome, People, Plan, run_plan, shrink};
+use fleet_fault_simulation::{Outcome, People, SimulationPlan, run_plan, shrink};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -59,7 +59,7 @@ struct Totals {
     /// Runs that ended before their job, by what ended them.
     ended: BTreeMap<String, u64>,
     failed: Vec<(u64, String)>,
-    first_failure: Option<(Plan, Outcome)>,
+    first_failure: Option<(SimulationPlan, Outcome)>,
 }
 
 fn main() -> ExitCode {
@@ -130,7 +130,7 @@ fn hunt(arguments: &Arguments) -> Option<(u64, String)> {
                     if seed >= arguments.first + arguments.seeds {
                         return;
                     }
-                    let what = match run_plan(&Plan::of_seed_with(seed, &arguments.people)) {
+                    let what = match run_plan(&SimulationPlan::of_seed_with(seed, &arguments.people)) {
                         Ok(outcome) => outcome.found.first().map(|first| first.violation.to_string()),
                         Err(error) => Some(format!("{error:#}")),
                     };
@@ -146,7 +146,7 @@ fn hunt(arguments: &Arguments) -> Option<(u64, String)> {
 }
 
 fn run_seed(seed: u64, arguments: &Arguments, stop: &AtomicBool, totals: &Mutex<Totals>) {
-    let plan = Plan::of_seed_with(seed, &arguments.people);
+    let plan = SimulationPlan::of_seed_with(seed, &arguments.people);
     let outcome = match run_plan(&plan) {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -213,7 +213,7 @@ fn report(totals: &Totals, took: Duration) -> ExitCode {
     if totals.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print_run(plan: &Plan, outcome: &Outcome) {
+fn print_run(plan: &SimulationPlan, outcome: &Outcome) {
     println!("seed {}: {} clusters, {} events", plan.seed, plan.clusters.len(), plan.events.len());
     for object in &plan.objects {
         println!("  object {}", object["spec"]);

@@ -9,14 +9,14 @@ use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
 use serde_json::{Value, json};
 
 use super::{
-    plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Server, Side, Way, What},
+    plan::{EXPECT_LABEL, Event, Process, Rates, Server, Side, SimulationPlan, Way, What},
     quotas::Quotas,
     random::Random,
 };
 use fleet_simulator::scenario::{ClusterSpec, NodePool, ObjectName};
 
 /// Faults happen in this time.
-const STORM_S: u64 = 240;
+const FAULTS_S: u64 = 240;
 /// After the faults, the time in which everything must have come to its end.
 const QUIET: Duration = Duration::from_secs(3600);
 
@@ -74,7 +74,7 @@ impl Reach {
     }
 }
 
-impl Plan {
+impl SimulationPlan {
     /// A random fleet, random jobs, random faults, then quiet.
     pub fn of_seed(seed: u64) -> Self {
         let random = &mut Random::branch(seed, "plan");
@@ -98,8 +98,8 @@ impl Plan {
             seed,
             objects,
             events: Vec::new(),
-            calm: Some(Duration::from_secs(STORM_S + 30)),
-            until: Duration::from_secs(STORM_S + 30) + QUIET,
+            calm: Some(Duration::from_secs(FAULTS_S + 30)),
+            until: Duration::from_secs(FAULTS_S + 30) + QUIET,
             drift_ppm: *random.one_of(&[0, 100, 1000]),
             settled: false,
             standby: random.per_mille(400),
@@ -115,7 +115,7 @@ impl Plan {
         plan.add_lost_history(seed, &names);
         plan.add_full_disks(seed, &names);
         if let Some(tree) = quotas.edit() {
-            plan.add(random.time(20_000, STORM_S * 800), What::Apply(tree));
+            plan.add(random.time(20_000, FAULTS_S * 800), What::Apply(tree));
         }
         let random = &mut Random::branch(seed, "nodes cells share");
         if random.per_mille(VIRTUAL_CLUSTERS) {
@@ -131,7 +131,7 @@ impl Plan {
 
     fn add_jobs(&mut self, random: &mut Random, quotas: &mut Quotas, names: &[String], moves: Moves) {
         for index in 0..random.between(4, 10) {
-            let at = random.time(0, STORM_S * 700);
+            let at = random.time(0, FAULTS_S * 700);
             let mut job = job(random, &format!("j{index}"), &self.clusters, moves);
             quotas.rank(&mut job);
             let stranger = random.per_mille(60);
@@ -175,7 +175,7 @@ impl Plan {
         processes
     }
 
-    /// Weather, crashes, servers and nodes that are away.
+    /// Faults of the network, crashes, servers and nodes that are away.
     fn add_faults(&mut self, random: &mut Random, names: &[String], reach: Reach) {
         let processes = self.processes(names);
         let ways = processes.iter().flat_map(|process| {
@@ -188,11 +188,11 @@ impl Plan {
         });
         for (process, side) in ways {
             if random.per_mille(800) {
-                let from = random.time(0, STORM_S * 500);
-                let to = from + random.time(5_000, STORM_S * 500);
+                let from = random.time(0, FAULTS_S * 500);
+                let to = from + random.time(5_000, FAULTS_S * 500);
                 let rates = rates(random, side, reach);
-                self.add(from, What::Weather { process: process.clone(), side, rates });
-                self.add(to, What::Weather { process, side, rates: Rates::default() });
+                self.add(from, What::NetworkFaults { process: process.clone(), side, rates });
+                self.add(to, What::NetworkFaults { process, side, rates: Rates::default() });
             }
         }
         for _ in 0..random.between(0, 12) {
@@ -212,11 +212,11 @@ impl Plan {
                 unheard: random.per_mille(500),
                 restart_after: Some(random.time(10, longest)),
             };
-            self.add(random.time(0, STORM_S * 1000), what);
+            self.add(random.time(0, FAULTS_S * 1000), what);
         }
         if random.per_mille(400) {
             let cluster = random.one_of(names).clone();
-            let from = random.time(0, STORM_S * 900);
+            let from = random.time(0, FAULTS_S * 900);
             let hung = random.per_mille(500);
             self.add(from, What::MemberDown { cluster: cluster.clone(), hung });
             self.add(from + random.time(500, reach.member_away_ms), What::MemberUp { cluster });
@@ -225,7 +225,7 @@ impl Plan {
             let at = random.below(self.clusters.len() as u64) as usize;
             let (cluster, name) =
                 (self.clusters[at].name.clone(), self.clusters[at].node_pools[0].node_name(0));
-            let from = random.time(0, STORM_S * 900);
+            let from = random.time(0, FAULTS_S * 900);
             let node = |ready| What::Node { cluster: cluster.clone(), name: name.clone(), ready };
             let (down, up) = (node(false), node(true));
             self.add(from, down);
@@ -241,7 +241,7 @@ impl Plan {
                 true => Process::Agent(random.one_of(names).clone()),
                 false => Process::Controller,
             };
-            let at = random.time(1_000, STORM_S * 1000);
+            let at = random.time(1_000, FAULTS_S * 1000);
             self.add(at, What::History { process: process.clone(), over: false });
             self.add(at + Duration::from_millis(50), What::History { process, over: true });
         }
@@ -256,12 +256,12 @@ impl Plan {
             if !random.per_mille(FULL_DISKS) {
                 continue;
             }
-            let from = random.time(1_000, STORM_S * 900);
+            let from = random.time(1_000, FAULTS_S * 900);
             let longest = if random.per_mille(300) { 120_000 } else { 20_000 };
             let to = from + random.time(500, longest);
             let room = Some(random.below(16_000) as u32);
             self.add(from, What::Disk { server: server.clone(), room });
-            self.add(to.min(Duration::from_secs(STORM_S)), What::Disk { server, room: None });
+            self.add(to.min(Duration::from_secs(FAULTS_S)), What::Disk { server, room: None });
         }
     }
 
@@ -273,7 +273,7 @@ impl Plan {
                 true => Process::Controller,
                 false => Process::Agent(random.one_of(names).clone()),
             };
-            let from = random.time(0, STORM_S * 900);
+            let from = random.time(0, FAULTS_S * 900);
             // Long enough for a cluster to be lost, where that moves jobs.
             let lost = matches!(moves, Moves::Loss(_)) && random.per_mille(500);
             let to = from
@@ -288,11 +288,11 @@ impl Plan {
         }
         if random.per_mille(150) {
             let process = Process::Agent(random.one_of(names).clone());
-            let from = random.time(0, STORM_S * 900);
+            let from = random.time(0, FAULTS_S * 900);
             let rates = Rates { unauthorized: 1000, ..Rates::default() };
-            let weather = |rates| What::Weather { process: process.clone(), side: Side::Hub, rates };
-            self.add(from, weather(rates));
-            self.add(from + random.time(500, 60_000), weather(Rates::default()));
+            let faults = |rates| What::NetworkFaults { process: process.clone(), side: Side::Hub, rates };
+            self.add(from, faults(rates));
+            self.add(from + random.time(500, 60_000), faults(Rates::default()));
         }
     }
 
@@ -312,7 +312,7 @@ impl Plan {
             What::Apply(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
                 "metadata": {"name": cluster}, "spec": {"taints": taints}}))
         };
-        let from = random.time(20_000, STORM_S * 800);
+        let from = random.time(20_000, FAULTS_S * 800);
         self.add(from, tainted(taints));
         self.add(from + random.time(1_000, 90_000), tainted(json!([])));
     }
@@ -494,12 +494,12 @@ mod tests {
     #[test]
     fn a_seed_always_makes_the_same_plan() {
         for seed in 0..50 {
-            let (one, two) = (Plan::of_seed(seed), Plan::of_seed(seed));
+            let (one, two) = (SimulationPlan::of_seed(seed), SimulationPlan::of_seed(seed));
             assert_eq!(one.events, two.events);
             assert_eq!(one.objects, two.objects);
             assert!(one.events.windows(2).all(|pair| pair[0].at <= pair[1].at));
             assert!(!one.events.is_empty() && one.clusters.len() >= 2);
         }
-        assert_ne!(Plan::of_seed(1).events, Plan::of_seed(2).events);
+        assert_ne!(SimulationPlan::of_seed(1).events, SimulationPlan::of_seed(2).events);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fleet_api::names;
-use fleet_check::{Change, Judge, Violation};
+use fleet_check::{Judge, ObservedChange, Violation};
 use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,
@@ -50,7 +50,7 @@ impl Line {
 
 /// A broken invariant, and when.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct ObservedViolation {
     pub at_ms: u64,
     pub violation: Violation,
 }
@@ -59,7 +59,7 @@ pub struct Found {
 struct Seen {
     judge: Judge,
     lines: Vec<Line>,
-    found: Vec<Found>,
+    found: Vec<ObservedViolation>,
     known: BTreeSet<Violation>,
     bindings: BTreeMap<String, Value>,
     reservations: BTreeMap<String, String>,
@@ -171,7 +171,7 @@ impl Observer {
         }
     }
 
-    pub fn found(&self) -> Vec<Found> {
+    pub fn found(&self) -> Vec<ObservedViolation> {
         self.seen().found.clone()
     }
 
@@ -218,7 +218,7 @@ async fn watch(
     let note = |object: &DynamicObject, gone: bool| {
         let mut value = serde_json::to_value(object).unwrap_or_default();
         (value["apiVersion"], value["kind"]) = (api_version.into(), kind.into());
-        let change = Change { cluster: cluster.clone(), object: Arc::new(value), gone };
+        let change = ObservedChange { cluster: cluster.clone(), object: Arc::new(value), gone };
         seen.lock().unwrap_or_else(PoisonError::into_inner).see(ms(began), kind, change);
     };
     let mut standing: BTreeMap<(Option<String>, String), DynamicObject> = BTreeMap::new();
@@ -284,11 +284,11 @@ impl Seen {
                 "",
                 json!({"invariant": violation.invariant, "what": violation.what}),
             );
-            self.found.push(Found { at_ms, violation });
+            self.found.push(ObservedViolation { at_ms, violation });
         }
     }
 
-    fn see(&mut self, at_ms: u64, kind: &str, change: Change) {
+    fn see(&mut self, at_ms: u64, kind: &str, change: ObservedChange) {
         let meta = &change.object["metadata"];
         tracing::trace!(
             at_ms,
@@ -315,7 +315,7 @@ impl Seen {
     }
 
     /// 9: whatever fails is tried again after a pause.
-    fn count(&mut self, at_ms: u64, kind: &str, change: &Change) {
+    fn count(&mut self, at_ms: u64, kind: &str, change: &ObservedChange) {
         let meta = &change.object["metadata"];
         let (window, count) = self.changes.entry(text(&meta["uid"]).to_string()).or_default();
         let now = at_ms / WINDOW_MS;
@@ -332,7 +332,7 @@ impl Seen {
         }
     }
 
-    fn see_binding(&mut self, at_ms: u64, change: &Change) {
+    fn see_binding(&mut self, at_ms: u64, change: &ObservedChange) {
         let (now, uid) = (&*change.object, text(&change.object["metadata"]["uid"]).to_string());
         let resource = &now["spec"]["resource"];
         let job = format!("{}/{}", text(&resource["namespace"]), text(&resource["name"]));
@@ -405,7 +405,7 @@ impl Seen {
             .map_or(binding.to_string(), |job| format!("{}/{}", text(&job["namespace"]), text(&job["name"])))
     }
 
-    fn see_reservation(&mut self, at_ms: u64, change: &Change) {
+    fn see_reservation(&mut self, at_ms: u64, change: &ObservedChange) {
         let object = &change.object;
         let uid = text(&object["metadata"]["uid"]).to_string();
         if change.gone {
@@ -436,7 +436,7 @@ impl Seen {
         self.tell(at_ms, event, &job.unwrap_or_default(), fields);
     }
 
-    fn see_run(&mut self, at_ms: u64, change: &Change) {
+    fn see_run(&mut self, at_ms: u64, change: &ObservedChange) {
         let meta = &change.object["metadata"];
         let epoch = text(&meta["annotations"][names::EPOCH_ANNOTATION]).parse::<i64>();
         let Ok(epoch) = epoch else { return };
@@ -449,7 +449,7 @@ impl Seen {
         }
     }
 
-    fn see_pod(&mut self, at_ms: u64, change: &Change) {
+    fn see_pod(&mut self, at_ms: u64, change: &ObservedChange) {
         let pod = &change.object;
         let meta = &pod["metadata"];
         let owner = &meta["ownerReferences"][0];

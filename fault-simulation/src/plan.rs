@@ -164,7 +164,7 @@ pub enum What {
         on: bool,
     },
     /// From now on requests of the process meet faults at these rates.
-    Weather {
+    NetworkFaults {
         process: Process,
         side: Side,
         rates: Rates,
@@ -215,7 +215,7 @@ impl What {
                 | Self::MemberDown { .. }
                 | Self::MemberUp { .. }
                 | Self::Crash { .. }
-                | Self::Weather { .. }
+                | Self::NetworkFaults { .. }
                 | Self::History { .. }
                 | Self::HistoryAtCreate { .. }
                 | Self::Restore { .. }
@@ -270,7 +270,7 @@ impl fmt::Display for What {
                 write!(f, "the disk of {server} has {bytes} bytes left")
             }
             Self::Disk { server, room: None } => write!(f, "the disk of {server} has room again"),
-            Self::Weather { process, side, rates } => write!(f, "weather {process} {side:?} {rates:?}"),
+            Self::NetworkFaults { process, side, rates } => write!(f, "weather {process} {side:?} {rates:?}"),
         }
     }
 }
@@ -283,7 +283,7 @@ pub struct Event {
 
 /// One run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SimulationPlan {
     pub seed: u64,
     pub clusters: Vec<ClusterSpec>,
     /// Applied at 0, before anything else.
@@ -315,7 +315,7 @@ const LONGEST_PATCH: usize = 400;
 /// Virtual end of a scenario that names none.
 const DEFAULT_UNTIL: Duration = Duration::from_secs(2 * 3600);
 
-impl Plan {
+impl SimulationPlan {
     /// A scenario file, as it stands.
     pub fn of_scenario(scenario: &Scenario) -> Self {
         let event = |event: &scenario::Event| {
@@ -335,7 +335,7 @@ impl Plan {
                     What::Partition { process: Process::Agent(cluster.clone()), way: Way::Both }
                 }
                 Action::Heal { cluster } => What::Heal { process: Process::Agent(cluster.clone()) },
-                Action::Credentials { cluster, valid } => What::Weather {
+                Action::Credentials { cluster, valid } => What::NetworkFaults {
                     process: Process::Agent(cluster.clone()),
                     side: Side::Hub,
                     rates: Rates { unauthorized: if *valid { 0 } else { 1000 }, ..Rates::default() },

@@ -24,9 +24,9 @@ use tokio::{
 
 use super::{
     lies,
-    observe::{Found, JOBS, Line, Observer, resource},
+    observe::{JOBS, Line, ObservedViolation, Observer, resource},
     people::HOSTILE,
-    plan::{EXPECT_LABEL, Plan, Process, Server, What},
+    plan::{EXPECT_LABEL, Process, Server, SimulationPlan, What},
     sim::Sim,
 };
 use writes::is_of;
@@ -34,7 +34,7 @@ use writes::is_of;
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    pub found: Vec<Found>,
+    pub found: Vec<ObservedViolation>,
     pub lines: Vec<Line>,
     /// Injected faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
@@ -70,7 +70,7 @@ const JOIN_LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The fleet does not start, or the hub refuses an object of the plan's beginning.
-pub fn run_plan(plan: &Plan) -> anyhow::Result<Outcome> {
+pub fn run_plan(plan: &SimulationPlan) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -80,7 +80,7 @@ pub fn run_plan(plan: &Plan) -> anyhow::Result<Outcome> {
 }
 
 struct Run<'p> {
-    plan: &'p Plan,
+    plan: &'p SimulationPlan,
     sim: Sim,
     observer: Observer,
     began: Instant,
@@ -99,7 +99,7 @@ struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    async fn start(plan: &'p Plan) -> anyhow::Result<Self> {
+    async fn start(plan: &'p SimulationPlan) -> anyhow::Result<Self> {
         let (sender, deaths) = mpsc::unbounded_channel();
         let sim = Sim::start(plan, sender).await?;
         if plan.settled {
@@ -108,7 +108,7 @@ impl<'p> Run<'p> {
         let began = Instant::now();
         let tree = plan.objects.iter().find(|object| object["kind"] == "ElasticQuotaTree");
         let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])))
-            .within(if plan.fair { Bounds::FAIR } else { Bounds::STORM })
+            .within(if plan.fair { Bounds::WITHOUT_FAULTS } else { Bounds::WITH_FAULTS })
             .without(plan.liars.iter().cloned());
         let observer = Observer::start(sim.hub(), &sim.members(), judge, plan.has_cells(), began);
         let mut run = Self {
@@ -288,7 +288,7 @@ impl<'p> Run<'p> {
                     None => self.write_again().await,
                 }
             }
-            What::Weather { process, side, rates } => self.sim.set_rates(process, *side, *rates),
+            What::NetworkFaults { process, side, rates } => self.sim.set_rates(process, *side, *rates),
         }
         Ok(())
     }
@@ -473,7 +473,7 @@ async fn set_node(client: &Client, name: &str, ready: bool) {
     let _ = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
 }
 
-fn nodes(plan: &Plan) -> BTreeMap<(String, String), Resources> {
+fn nodes(plan: &SimulationPlan) -> BTreeMap<(String, String), Resources> {
     let mut nodes = BTreeMap::new();
     for cluster in &plan.clusters {
         for pool in &cluster.node_pools {

@@ -6,7 +6,7 @@ use anyhow::Context;
 use fleet_policies::{WorkloadKind, workload};
 use serde_json::{Map, Value};
 
-use super::{Line, Outcome, Plan, run_plan};
+use super::{Line, Outcome, SimulationPlan, run_plan};
 use fleet_simulator::scenario::{
     Action, Scenario,
     log::{Ending, Log, Record, Summary, Tally, Violation, What},
@@ -17,7 +17,7 @@ use fleet_simulator::scenario::{
 /// # Errors
 /// The fleet does not start, an object of the file is refused, or the log cannot be written.
 pub fn run(scenario: &Scenario, log: &mut dyn Log) -> anyhow::Result<Summary> {
-    let outcome = run_plan(&Plan::of_scenario(scenario)).with_context(|| scenario.file.clone())?;
+    let outcome = run_plan(&SimulationPlan::of_scenario(scenario)).with_context(|| scenario.file.clone())?;
     let mut tally = Tally::default();
     for record in records(scenario, &outcome) {
         log.record(&record)?;

@@ -1,13 +1,13 @@
 //! Shortens a failing run: leaves events out as long as it still fails.
 
-use super::{Outcome, Plan, run_plan};
+use super::{Outcome, SimulationPlan, run_plan};
 
 /// Runs a search may take.
 const MOST_RUNS: usize = 80;
 
 /// The shortest plan found that still breaks an invariant with the same number, and what came of it. The search
 /// leaves out halves, quarters and so on down to single events.
-pub fn shrink(plan: &Plan, outcome: &Outcome) -> (Plan, Outcome) {
+pub fn shrink(plan: &SimulationPlan, outcome: &Outcome) -> (SimulationPlan, Outcome) {
     let sought: Vec<u8> = outcome.found.iter().map(|found| found.violation.invariant).collect();
     let mut best = (plan.clone(), outcome.clone());
     let mut runs = 0;

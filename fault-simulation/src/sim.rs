@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 use super::{
-    plan::{Plan, Process, Rates, Server, Side, Way},
+    network_faults::{FaultRates, FaultScript, Faults, Reports},
+    plan::{Process, Rates, Server, Side, SimulationPlan, Way},
     random::Random,
-    weather::{Faults, Reports, Sky, Weather},
 };
 use fleet_kubesim::hollow;
 use fleet_simulator::{RunTime, scenario::ClusterSpec};
@@ -36,7 +36,7 @@ const ELECTION: Duration = Duration::from_secs(15);
 /// One process that runs.
 struct Running {
     life: u64,
-    weather: Arc<Weather>,
+    script: Arc<FaultScript>,
     links: Vec<(Server, Link)>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -68,14 +68,14 @@ pub struct Sim {
     /// Of each cluster, what runs on while its kubelets are away.
     containers: BTreeMap<String, hollow::Containers>,
     servers: BTreeMap<Server, ApiServer>,
-    /// Without weather: for the user, the observer and the checker.
+    /// Without faults: for the user, the observer and the checker.
     pub direct: BTreeMap<Server, Client>,
     clusters: BTreeMap<String, ClusterSpec>,
     running: BTreeMap<Process, Running>,
     ways: BTreeMap<Process, Ways>,
     /// Servers without power, or about to lose it.
     unpowered: BTreeMap<Server, Power>,
-    skies: BTreeMap<Process, Sky>,
+    fault_rates: BTreeMap<Process, FaultRates>,
     lives: BTreeMap<Process, u64>,
     /// Of the machines on which the processes run.
     clocks: BTreeMap<Process, Clock>,
@@ -87,7 +87,10 @@ impl Sim {
     ///
     /// # Errors
     /// A server does not open.
-    pub async fn start(plan: &Plan, deaths: mpsc::UnboundedSender<(Process, u64)>) -> anyhow::Result<Self> {
+    pub async fn start(
+        plan: &SimulationPlan,
+        deaths: mpsc::UnboundedSender<(Process, u64)>,
+    ) -> anyhow::Result<Self> {
         let clock = clock(0)?;
         let mut servers = BTreeMap::new();
         let names = plan.clusters.iter().map(|cluster| Server::Member(cluster.name.clone()));
@@ -116,7 +119,7 @@ impl Sim {
             running: BTreeMap::new(),
             ways: BTreeMap::new(),
             unpowered: BTreeMap::new(),
-            skies: BTreeMap::new(),
+            fault_rates: BTreeMap::new(),
             lives: BTreeMap::new(),
             clocks: BTreeMap::new(),
             reports: Reports {
@@ -177,17 +180,17 @@ impl Sim {
         let life = self.lives.entry(process.clone()).or_default();
         *life += 1;
         let life = *life;
-        let sky = self.skies.get(process).copied().unwrap_or_default();
-        let weather = Weather::new(process.clone(), life, self.seed, sky, &self.reports);
+        let rates = self.fault_rates.get(process).copied().unwrap_or_default();
+        let script = FaultScript::new(process.clone(), life, self.seed, rates, &self.reports);
         let stop = CancellationToken::new();
         let mut links = Vec::new();
         let mut client = |server: Server| -> anyhow::Result<Client> {
             let router = self.servers.get(&server).with_context(|| format!("no {server}"))?.router();
             let link = Link::default();
             let side = if server == Server::Hub { Side::Hub } else { Side::Own };
-            let road = weather.road(link.clone(), side);
+            let link_script = script.link_script(link.clone(), side);
             links.push((server, link.clone()));
-            Ok(Client::new(FaultLayer::new(link, road).layer(router), "default"))
+            Ok(Client::new(FaultLayer::new(link, link_script).layer(router), "default"))
         };
         // Each process has its own drift, the same over all of its lives: it is the machine's.
         let drift = drift(self.seed, process, self.drift_ppm);
@@ -222,7 +225,7 @@ impl Sim {
                 tokio::spawn(ends(process.clone(), hollow::run(member, options, stop.clone())))
             }
         };
-        self.running.insert(process.clone(), Running { life, weather, links, stop, task });
+        self.running.insert(process.clone(), Running { life, script, links, stop, task });
         self.apply_ways(process);
         Ok(())
     }
@@ -233,7 +236,7 @@ impl Sim {
             return false;
         }
         let Some(running) = self.running.remove(process) else { return false };
-        running.weather.cut_off();
+        running.script.cut_off();
         running.task.abort();
         // What it has spawned is tied to this.
         running.stop.cancel();
@@ -243,15 +246,15 @@ impl Sim {
     /// The process dies at a later write of this life.
     pub fn die_in(&mut self, process: &Process, writes: u64, unheard: bool) {
         if let Some(running) = self.running.get(process) {
-            running.weather.die_in(writes, unheard);
+            running.script.die_in(writes, unheard);
         }
     }
 
     pub fn set_rates(&mut self, process: &Process, side: Side, rates: Rates) {
-        let sky = self.skies.entry(process.clone()).or_default();
-        sky.set(side, rates);
+        let both = self.fault_rates.entry(process.clone()).or_default();
+        both.set(side, rates);
         if let Some(running) = self.running.get(process) {
-            running.weather.set_sky(*sky);
+            running.script.set_rates(*both);
         }
     }
 
@@ -273,7 +276,7 @@ impl Sim {
     pub fn lose_history(&mut self, process: &Process, over: bool) {
         self.ways.entry(process.clone()).or_default().hub_refused = !over;
         if let Some(running) = self.running.get(process).filter(|_| !over) {
-            running.weather.lose_history();
+            running.script.lose_history();
         }
         self.apply_ways(process);
     }
@@ -281,7 +284,7 @@ impl Sim {
     /// The same of one resource, when this life of a process next creates one.
     pub fn lose_history_at_create(&mut self, process: &Process, resource: &'static str) {
         if let Some(running) = self.running.get(process) {
-            running.weather.lose_history_at_create(resource);
+            running.script.lose_history_at_create(resource);
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_fault_simulation::{People, Plan, run_plan};
+use fleet_fault_simulation::{People, SimulationPlan, run_plan};
 
 const UNTIL: Duration = Duration::from_secs(1770);
 
@@ -17,14 +17,14 @@ pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
 fn found(bug: Mutation, seed: u64, people: &str, invariant: u8) {
-    let mut plan = Plan::of_seed_with(seed, &People::named(people).expect("known"));
+    let mut plan = SimulationPlan::of_seed_with(seed, &People::named(people).expect("known"));
     // What is broken at the end is broken long before the end of the quiet time.
     plan.until = UNTIL;
     found_in(bug, &plan, &format!("seed {seed}"), invariant);
 }
 
 #[track_caller]
-fn found_in(bug: Mutation, plan: &Plan, name: &str, invariant: u8) {
+fn found_in(bug: Mutation, plan: &SimulationPlan, name: &str, invariant: u8) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     mutation::set(bug);
     let outcome = run_plan(plan).expect("the fleet starts");

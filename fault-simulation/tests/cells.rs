@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fleet_fault_simulation::{Event, Line, Outcome, Plan, Process, What};
+use fleet_fault_simulation::{Event, Line, Outcome, Process, SimulationPlan, What};
 use fleet_simulator::Scenario;
 use serde_json::Value;
 
-use crate::whole::{passes, text, told, until_all};
+use crate::whole::{lines_of, passes, text, until_all};
 
 /// A member with three nodes of two GPUs, of which virtual cluster `a` is promised two and `b` one.
-fn fleet(events: &str) -> Plan {
+fn fleet(events: &str) -> SimulationPlan {
     let text = format!(
         "
 until: 20m
@@ -45,7 +45,7 @@ events:
 {events}
 "
     );
-    Plan::of_scenario(&Scenario::read("case.yaml", &text).expect("a scenario"))
+    SimulationPlan::of_scenario(&Scenario::read("case.yaml", &text).expect("a scenario"))
 }
 
 /// One line of a job: pods of so many GPUs in a virtual cluster; `more` are further fields.
@@ -59,7 +59,7 @@ fn job(at: &str, name: &str, vc: &str, (pods, gpus): (u32, u32), more: &str) -> 
 const ONE_BY_ONE: &str = ", annotations: {fleet.dev/gang-allocation: \"false\"}, runtime: 60s";
 
 /// A gang on both nodes of `a`, and a job of `b` whose pods start one by one, three on two devices.
-fn gang_and_single_pods() -> Plan {
+fn gang_and_single_pods() -> SimulationPlan {
     fleet(
         &(job("20s", "gang", "a", (2, 2), ", runtime: 60s") + &job("20s", "single", "b", (3, 1), ONE_BY_ONE)),
     )
@@ -68,7 +68,7 @@ fn gang_and_single_pods() -> Plan {
 /// What bindings say of the cells of a job, one after the other.
 fn cells<'o>(outcome: &'o Outcome, job: &str) -> Vec<&'o Value> {
     let of_job = |line: &&Line| line.job == format!("default/{job}");
-    told(outcome, "Cells").into_iter().filter(of_job).map(|line| &line.fields["groups"]).collect()
+    lines_of(outcome, "Cells").into_iter().filter(of_job).map(|line| &line.fields["groups"]).collect()
 }
 
 pub(crate) fn log(outcome: &Outcome) -> String {
@@ -77,7 +77,7 @@ pub(crate) fn log(outcome: &Outcome) -> String {
 
 fn ended(outcome: &Outcome) -> Vec<(&str, &str)> {
     let mut ended: Vec<_> =
-        told(outcome, "Finished").iter().map(|line| (line.job.as_str(), text(line, "result"))).collect();
+        lines_of(outcome, "Finished").iter().map(|line| (line.job.as_str(), text(line, "result"))).collect();
     ended.sort_unstable();
     ended
 }
@@ -98,10 +98,10 @@ fn killed_at_each_write(process: &Process, first: std::ops::Range<u64>) {
         plan.events.insert(0, Event { at: Duration::from_secs(19), what });
         until_all(&mut plan, "Succeeded", Duration::from_secs(60));
         let outcome = passes(&plan);
-        assert_eq!(told(&outcome, "Crashed").len(), 1, "write {writes}");
+        assert_eq!(lines_of(&outcome, "Crashed").len(), 1, "write {writes}");
         assert_eq!(ended(&outcome), [("default/gang", "Succeeded"), ("default/single", "Succeeded")]);
         // Each has one run, and the gang the same cells for all of it.
-        assert_eq!(told(&outcome, "Bound").len(), 2, "write {writes}\n{}", log(&outcome));
+        assert_eq!(lines_of(&outcome, "Bound").len(), 2, "write {writes}\n{}", log(&outcome));
         let held: Vec<&Value> =
             cells(&outcome, "gang").into_iter().filter(|groups| !groups.is_null()).collect();
         assert!(
@@ -154,7 +154,8 @@ fn a_member_that_is_cut_off_keeps_its_cells_as_they_were() {
     until_all(&mut plan, "Succeeded", Duration::from_secs(301));
     let outcome = passes(&plan);
     for name in ["gang", "lent"] {
-        let of_job = told(&outcome, "Cells").into_iter().filter(|line| line.job == format!("default/{name}"));
+        let of_job =
+            lines_of(&outcome, "Cells").into_iter().filter(|line| line.job == format!("default/{name}"));
         let held: Vec<(u64, &Value)> = of_job
             .map(|line| (line.at_ms, &line.fields["groups"]))
             .filter(|(_, groups)| !groups.is_null())
@@ -163,18 +164,22 @@ fn a_member_that_is_cut_off_keeps_its_cells_as_they_were() {
         let after: Vec<_> = held.iter().filter(|(at_ms, _)| *at_ms >= 60_000).collect();
         assert_eq!(before.len(), 1, "{name}: {held:#?}");
         assert!(after.iter().all(|(_, groups)| *groups == before[0].1), "{name}: {held:#?}");
-        let bound = told(&outcome, "Bound").into_iter().filter(|line| line.job == format!("default/{name}"));
+        let bound =
+            lines_of(&outcome, "Bound").into_iter().filter(|line| line.job == format!("default/{name}"));
         assert_eq!(bound.count(), 1, "{name} has one run");
     }
     // The next job of the virtual cluster waits for the gang's end: its cells were nobody's meanwhile.
     let at_ms = |event: &str, name: &str| {
-        told(&outcome, event).iter().find(|line| line.job == format!("default/{name}")).map(|line| line.at_ms)
+        lines_of(&outcome, event)
+            .iter()
+            .find(|line| line.job == format!("default/{name}"))
+            .map(|line| line.at_ms)
     };
-    assert!(at_ms("Bound", "next") > at_ms("Finished", "gang"), "{:?}", told(&outcome, "Bound"));
+    assert!(at_ms("Bound", "next") > at_ms("Finished", "gang"), "{:?}", lines_of(&outcome, "Bound"));
 }
 
 /// When the controller restarts, a cell that comes before those of a run in the file has become free.
-pub(crate) fn another_after_a_restart() -> Plan {
+pub(crate) fn another_after_a_restart() -> SimulationPlan {
     let forever = "";
     let events = job("15s", "early", "a", (1, 2), ", runtime: 20s")
         + &job("20s", "first", "a", (1, 2), forever)
@@ -191,7 +196,7 @@ pub(crate) fn another_after_a_restart() -> Plan {
 #[test]
 fn after_a_restart_nobody_takes_the_cells_of_a_run_or_of_another_virtual_cluster() {
     let outcome = passes(&another_after_a_restart());
-    let bound: Vec<&str> = told(&outcome, "Bound").iter().map(|line| line.job.as_str()).collect();
+    let bound: Vec<&str> = lines_of(&outcome, "Bound").iter().map(|line| line.job.as_str()).collect();
     assert_eq!(
         bound,
         ["default/early", "default/first", "default/second", "default/other"],

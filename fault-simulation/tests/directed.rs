@@ -6,19 +6,21 @@ use std::{
 };
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_fault_simulation::{Event, Outcome, People, Plan, Process, Rates, Server, Side, What, run_plan};
+use fleet_fault_simulation::{
+    Event, Outcome, People, Process, Rates, Server, Side, SimulationPlan, What, run_plan,
+};
 use serde_json::json;
 
 use crate::{
     bugs::ONE_AT_A_TIME,
-    whole::{JOB, MOVES, ends, fleet, passes, told, until_all},
+    whole::{JOB, MOVES, ends, fleet, lines_of, passes, until_all},
 };
 
 /// Seeds of power losses and restores.
 const SEEDS: u64 = 3;
 
 /// Runs with a bug, while no other case has one; the invariants that broke.
-fn broken_with(bug: Mutation, plan: &Plan, _turn: &MutexGuard<'_, ()>) -> Vec<u8> {
+fn broken_with(bug: Mutation, plan: &SimulationPlan, _turn: &MutexGuard<'_, ()>) -> Vec<u8> {
     mutation::set(bug);
     let outcome = run_plan(plan).expect("the fleet starts");
     mutation::set(Mutation::None);
@@ -29,7 +31,7 @@ fn turn() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn add(plan: &mut Plan, at_ms: u64, what: What) {
+fn add(plan: &mut SimulationPlan, at_ms: u64, what: What) {
     plan.events.push(Event { at: Duration::from_millis(at_ms), what });
     plan.events.sort_by_key(|event| event.at);
 }
@@ -41,14 +43,14 @@ fn an_agent_that_dies_while_it_stops_a_job_has_asked_its_pods_to_end() {
     let turn = turn();
     let job = JOB.replace("120s", "400s");
     let mut plan = fleet(&format!("{job}\n  - {{at: 60s, partition: {{cluster: east}}}}"), MOVES);
-    let fenced = told(&run_plan(&plan).expect("runs"), "Fenced")[0].at_ms;
+    let fenced = lines_of(&run_plan(&plan).expect("runs"), "Fenced")[0].at_ms;
     let agent = Process::Agent("east".to_string());
     let rates = Rates { late: 1000, latest_ms: 2_000, ..Rates::default() };
-    add(&mut plan, fenced - 20, What::Weather { process: agent.clone(), side: Side::Own, rates });
+    add(&mut plan, fenced - 20, What::NetworkFaults { process: agent.clone(), side: Side::Own, rates });
     let crash = What::Crash { process: agent, after_writes: 0, unheard: false, restart_after: None };
     add(&mut plan, fenced + 2, crash);
     let outcome = passes(&plan);
-    assert_eq!(told(&outcome, "Crashed").len(), 1);
+    assert_eq!(lines_of(&outcome, "Crashed").len(), 1);
     ends(&outcome, "west", 2);
     let found = broken_with(Mutation::FenceAfterMark, &plan, &turn);
     assert!(found.contains(&1), "{found:?}");
@@ -82,7 +84,7 @@ fn listings_that_are_older_than_an_answer_end_nothing() {
     }
 }
 
-fn power(plan: &mut Plan, server: &Server, from_ms: u64, to_ms: u64) {
+fn power(plan: &mut SimulationPlan, server: &Server, from_ms: u64, to_ms: u64) {
     for (at_ms, on) in [(from_ms, false), (to_ms, true)] {
         add(plan, at_ms, What::Power { server: server.clone(), on });
     }
@@ -117,7 +119,7 @@ fn a_member_that_loses_its_power_goes_on() {
 }
 
 fn bound(outcome: &Outcome, job: &str) -> usize {
-    told(outcome, "Bound").iter().filter(|line| line.job == job).count()
+    lines_of(outcome, "Bound").iter().filter(|line| line.job == job).count()
 }
 
 /// `a` runs before the backup and on after it; `b` was made since, and its user makes it again.
@@ -141,7 +143,7 @@ fn a_restored_hub_goes_on_with_what_it_knows_and_starts_the_rest_once() {
 fn seeds_with_power_losses_and_restores_pass() {
     for seed in 1..=SEEDS {
         let people = People::named("power,restores").expect("known");
-        let plan = Plan::of_seed_with(seed, &people);
+        let plan = SimulationPlan::of_seed_with(seed, &people);
         assert!(plan.events.iter().any(|event| matches!(event.what, What::Power { .. })));
         passes(&plan);
     }

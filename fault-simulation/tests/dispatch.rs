@@ -10,13 +10,13 @@ use fleet_simulator::{
 use serde_json::Value;
 
 /// One run of a file.
-struct Told {
+struct LoggedRun {
     mode: &'static str,
     lines: Vec<Value>,
     summary: Summary,
 }
 
-impl Told {
+impl LoggedRun {
     fn of(&self, event: &str, job: &str) -> impl Iterator<Item = &Value> + use<'_> {
         let (event, job) = (event.to_string(), format!("default/{job}"));
         self.lines.iter().filter(move |line| line["event"] == event.as_str() && line["job"] == job.as_str())
@@ -51,7 +51,7 @@ impl Told {
 type Run = fn(&Scenario, &mut dyn fleet_simulator::scenario::log::Log) -> Summary;
 
 /// Runs the file in both modes, and lets `judge` look at each.
-fn check(name: &str, judge: impl Fn(&Told)) {
+fn check(name: &str, judge: impl Fn(&LoggedRun)) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/scenarios/dispatch");
     let text = fs::read_to_string(path.join(format!("{name}.yaml"))).expect("the file is there");
     let scenario = Scenario::read(name, &text).unwrap_or_else(|error| panic!("{error}"));
@@ -64,133 +64,133 @@ fn check(name: &str, judge: impl Fn(&Told)) {
         println!("mode {mode}:\n{text}");
         let lines = text.lines().map(|line| serde_json::from_str(line).expect("json")).collect();
         assert_eq!(summary.violations, [], "mode {mode}");
-        judge(&Told { mode, lines, summary });
+        judge(&LoggedRun { mode, lines, summary });
     }
 }
 
 #[test]
 fn link_drops() {
-    check("link-drops", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "east", 1)));
-        assert_eq!((told.summary.evictions, told.of("Fenced", "train").count()), (0, 0));
+    check("link-drops", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "east", 1)));
+        assert_eq!((run.summary.evictions, run.of("Fenced", "train").count()), (0, 0));
     });
 }
 
 #[test]
 fn lost_for_good() {
-    check("lost-for-good", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "west", 2)));
-        assert_eq!(told.reasons("Evicted", "train"), ["ClusterLost"]);
+    check("lost-for-good", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "west", 2)));
+        assert_eq!(run.reasons("Evicted", "train"), ["ClusterLost"]);
         // Lease 40 s, grace 20 s, margin 10 s after the last renewal, up to 10 s before the cut at 40 s.
-        let moved = told.seconds("Bound", "train")[1];
-        assert!((100.0..=125.0).contains(&moved), "{} moved at {moved}", told.mode);
+        let moved = run.seconds("Bound", "train")[1];
+        assert!((100.0..=125.0).contains(&moved), "{} moved at {moved}", run.mode);
     });
 }
 
 #[test]
 fn hub_restarts_while_down() {
-    check("hub-restarts-while-down", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "west", 2)));
+    check("hub-restarts-while-down", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "west", 2)));
         // The count begins anew when the hub is back, at 65 s.
-        let moved = told.seconds("Bound", "train")[1];
-        assert!((135.0..=160.0).contains(&moved), "{} moved at {moved}", told.mode);
+        let moved = run.seconds("Bound", "train")[1];
+        assert!((135.0..=160.0).contains(&moved), "{} moved at {moved}", run.mode);
     });
 }
 
 #[test]
 fn moved_then_returns() {
-    check("moved-then-returns", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "west", 2)));
-        assert_eq!(told.reasons("Evicted", "train"), ["ClusterLost"]);
+    check("moved-then-returns", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "west", 2)));
+        assert_eq!(run.reasons("Evicted", "train"), ["ClusterLost"]);
         // What east still held is gone: a job that needs all of it runs there.
-        assert_eq!(told.end("next"), Some(("Succeeded", "east", 1)));
+        assert_eq!(run.end("next"), Some(("Succeeded", "east", 1)));
     });
 }
 
 #[test]
 fn finished_while_away() {
-    check("finished-while-away", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "east", 1)));
-        assert_eq!(told.of("Started", "train").count(), 1);
+    check("finished-while-away", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "east", 1)));
+        assert_eq!(run.of("Started", "train").count(), 1);
     });
 }
 
 #[test]
 fn finished_and_deleted() {
-    check("finished-and-deleted", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "east", 1)));
-        assert_eq!((told.of("Started", "train").count(), told.summary.evictions), (1, 0));
+    check("finished-and-deleted", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "east", 1)));
+        assert_eq!((run.of("Started", "train").count(), run.summary.evictions), (1, 0));
     });
 }
 
 #[test]
 fn name_taken() {
-    check("name-taken", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "west", 2)));
-        assert_eq!(told.reasons("Evicted", "train"), ["NameTaken"]);
+    check("name-taken", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "west", 2)));
+        assert_eq!(run.reasons("Evicted", "train"), ["NameTaken"]);
     });
 }
 
 #[test]
 fn deleted_while_away() {
-    check("deleted-while-away", |told| {
-        assert_eq!(told.end("train"), None);
+    check("deleted-while-away", |run| {
+        assert_eq!(run.end("train"), None);
         // Nothing of it is left in east: two jobs that need all of a cluster run side by side.
-        let ends = ["a", "b"].map(|job| told.end(job).expect("ends"));
+        let ends = ["a", "b"].map(|job| run.end(job).expect("ends"));
         let clusters: BTreeMap<&str, &str> =
             ends.iter().map(|(result, cluster, _)| (*cluster, *result)).collect();
         assert_eq!(clusters, BTreeMap::from([("east", "Succeeded"), ("west", "Succeeded")]));
-        assert!(told.seconds("Finished", "a")[0] < 240.0 && told.seconds("Finished", "b")[0] < 240.0);
+        assert!(run.seconds("Finished", "a")[0] < 240.0 && run.seconds("Finished", "b")[0] < 240.0);
     });
 }
 
 #[test]
 fn two_gangs_one_room() {
-    check("two-gangs-one-room", |told| {
+    check("two-gangs-one-room", |run| {
         for job in ["first", "second", "third"] {
-            assert!(matches!(told.end(job), Some(("Succeeded", _, 1))));
-            told.starts_when_bound(job);
+            assert!(matches!(run.end(job), Some(("Succeeded", _, 1))));
+            run.starts_when_bound(job);
         }
-        let clusters = ["first", "second"].map(|job| told.end(job).map(|(_, cluster, _)| cluster));
+        let clusters = ["first", "second"].map(|job| run.end(job).map(|(_, cluster, _)| cluster));
         assert_ne!(clusters[0], clusters[1]);
-        assert!(told.reasons("Pending", "third").contains(&"NoClusterFits"), "mode {}", told.mode);
+        assert!(run.reasons("Pending", "third").contains(&"NoClusterFits"), "mode {}", run.mode);
     });
 }
 
 #[test]
 fn hub_killed() {
-    check("hub-killed", |told| {
+    check("hub-killed", |run| {
         for job in ["a", "b", "c"] {
-            assert!(matches!(told.end(job), Some(("Succeeded", _, 1))), "{job} in mode {}", told.mode);
+            assert!(matches!(run.end(job), Some(("Succeeded", _, 1))), "{job} in mode {}", run.mode);
         }
-        assert_eq!(told.summary.evictions, 0);
+        assert_eq!(run.summary.evictions, 0);
     });
 }
 
 #[test]
 fn credentials_fail() {
-    check("credentials-fail", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "east", 1)));
-        assert_eq!((told.summary.evictions, told.of("Fenced", "train").count()), (0, 0));
+    check("credentials-fail", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "east", 1)));
+        assert_eq!((run.summary.evictions, run.of("Fenced", "train").count()), (0, 0));
     });
 }
 
 #[test]
 fn master_fails() {
-    check("master-fails", |told| {
-        assert_eq!(told.end("train"), Some(("Succeeded", "west", 2)));
-        assert_eq!(told.reasons("Evicted", "train"), ["ApplicationFailure"]);
-        assert_eq!(told.of("Started", "train").count(), 2);
+    check("master-fails", |run| {
+        assert_eq!(run.end("train"), Some(("Succeeded", "west", 2)));
+        assert_eq!(run.reasons("Evicted", "train"), ["ApplicationFailure"]);
+        assert_eq!(run.of("Started", "train").count(), 2);
     });
 }
 
 #[test]
 fn exceeds_every_cluster() {
-    check("exceeds-every-cluster", |told| {
-        assert_eq!(told.end("giant"), None);
-        assert!(told.reasons("Pending", "giant").contains(&"ExceedsEveryCluster"));
-        assert_eq!(told.of("Bound", "giant").count() + told.of("Reserved", "giant").count(), 0);
+    check("exceeds-every-cluster", |run| {
+        assert_eq!(run.end("giant"), None);
+        assert!(run.reasons("Pending", "giant").contains(&"ExceedsEveryCluster"));
+        assert_eq!(run.of("Bound", "giant").count() + run.of("Reserved", "giant").count(), 0);
         // It holds nothing: the next one runs at once.
-        assert!(matches!(told.end("normal"), Some(("Succeeded", _, 1))));
+        assert!(matches!(run.end("normal"), Some(("Succeeded", _, 1))));
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_fault_simulation::{
-    EXPECT_LABEL, Event, Line, Outcome, People, Plan, Process, Server, Way, What, run_plan,
+    EXPECT_LABEL, Event, Line, Outcome, People, Process, Server, SimulationPlan, Way, What, run_plan,
 };
 use fleet_simulator::Scenario;
 
@@ -29,7 +29,7 @@ const EVERYBODY_THAT_FAILED_TOO: [u64; 10] = [76, 1214, 1705, 2817, 2934, 3095, 
 const WRITES: u64 = 6;
 
 #[track_caller]
-pub(crate) fn passes(plan: &Plan) -> Outcome {
+pub(crate) fn passes(plan: &SimulationPlan) -> Outcome {
     let outcome = run_plan(plan).expect("the fleet starts");
     let log: Vec<String> = outcome.lines.iter().map(|line| line.to_json().to_string()).collect();
     assert!(
@@ -45,7 +45,7 @@ pub(crate) fn passes(plan: &Plan) -> Outcome {
 
 #[test]
 fn a_seed_runs_the_same_way_again() {
-    let plan = Plan::of_seed(3);
+    let plan = SimulationPlan::of_seed(3);
     let (one, two) = (run_plan(&plan).expect("runs"), run_plan(&plan).expect("runs"));
     assert!(one.injected() > 0, "{:?}", one.faults);
     assert_eq!(one.faults, two.faults);
@@ -58,20 +58,21 @@ fn a_seed_runs_the_same_way_again() {
 #[test]
 fn seeds_pass() {
     for seed in 1..=SEEDS {
-        passes(&Plan::of_seed(seed));
+        passes(&SimulationPlan::of_seed(seed));
     }
 }
 
 #[test]
 fn seeds_that_failed_once_pass() {
     for seed in SEEDS_THAT_FAILED {
-        passes(&Plan::of_seed(seed));
+        passes(&SimulationPlan::of_seed(seed));
     }
 }
 
 #[test]
 fn a_seed_with_virtual_clusters_passes() {
-    let plan = Plan::of_seed_with(SEED_WITH_CELLS, &People::named("virtual-clusters").expect("known"));
+    let plan =
+        SimulationPlan::of_seed_with(SEED_WITH_CELLS, &People::named("virtual-clusters").expect("known"));
     assert!(plan.events.iter().any(|event| event.what.to_string() == "apply CellConfiguration /cells"));
     passes(&plan);
 }
@@ -79,20 +80,20 @@ fn a_seed_with_virtual_clusters_passes() {
 #[test]
 fn jobs_that_became_invalid_say_so_and_wait() {
     for seed in PEOPLE_WITHOUT_A_BINDING {
-        passes(&Plan::of_seed_with(seed, &People::named("all").expect("known")));
+        passes(&SimulationPlan::of_seed_with(seed, &People::named("all").expect("known")));
     }
 }
 
 #[test]
 fn people_that_broke_something_once_break_nothing() {
     for (names, seed) in PEOPLE_THAT_BROKE_SOMETHING {
-        passes(&Plan::of_seed_with(seed, &People::named(names).expect("known")));
+        passes(&SimulationPlan::of_seed_with(seed, &People::named(names).expect("known")));
     }
 }
 
 fn with_everybody_pass(seeds: &[u64]) {
     for seed in seeds {
-        passes(&Plan::of_seed_with(*seed, &People::named("all").expect("known")));
+        passes(&SimulationPlan::of_seed_with(*seed, &People::named("all").expect("known")));
     }
 }
 
@@ -113,7 +114,7 @@ fn more_seeds_with_everybody_that_failed_once_pass() {
 }
 
 /// Two clusters of one node with 8 GPUs, east first, jobs that may move.
-pub(crate) fn fleet(events: &str, failover: &str) -> Plan {
+pub(crate) fn fleet(events: &str, failover: &str) -> SimulationPlan {
     let text = format!(
         "
 until: 15m
@@ -140,11 +141,11 @@ events:
 {events}
 "
     );
-    Plan::of_scenario(&Scenario::read("case.yaml", &text).expect("a scenario"))
+    SimulationPlan::of_scenario(&Scenario::read("case.yaml", &text).expect("a scenario"))
 }
 
 /// Lets the run go on until every job has ended as `end` says and nothing is left, and judges that end.
-pub(crate) fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
+pub(crate) fn until_all(plan: &mut SimulationPlan, end: &str, calm: Duration) {
     plan.calm = Some(calm);
     for event in &mut plan.events {
         if let What::Apply(object) = &mut event.what {
@@ -156,7 +157,7 @@ pub(crate) fn until_all(plan: &mut Plan, end: &str, calm: Duration) {
 pub(crate) const MOVES: &str = "{cluster: {purgeMode: Directly, fencing: Lease, tolerationSeconds: 0}}";
 pub(crate) const JOB: &str = "  - {at: 20s, job: {name: a, components: [{name: worker, replicas: 2, requests: {cpu: 1, nvidia.com/gpu: 2}}], runtime: 120s}}";
 
-pub(crate) fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
+pub(crate) fn lines_of<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o Line> {
     outcome.lines.iter().filter(|line| line.event == event).collect()
 }
 
@@ -166,7 +167,7 @@ pub(crate) fn text<'l>(line: &'l Line, field: &str) -> &'l str {
 
 #[track_caller]
 pub(crate) fn ends(outcome: &Outcome, cluster: &str, runs: usize) {
-    let finished = told(outcome, "Finished");
+    let finished = lines_of(outcome, "Finished");
     let log: Vec<String> = outcome.lines.iter().map(|line| line.to_json().to_string()).collect();
     assert_eq!(finished.len(), 1, "{}\n{}", log.join("\n"), outcome.picture);
     assert_eq!(
@@ -175,7 +176,7 @@ pub(crate) fn ends(outcome: &Outcome, cluster: &str, runs: usize) {
         "{}",
         log.join("\n")
     );
-    assert_eq!(told(outcome, "Bound").len(), runs, "{}", log.join("\n"));
+    assert_eq!(lines_of(outcome, "Bound").len(), runs, "{}", log.join("\n"));
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn a_link_that_drops_for_ten_seconds_moves_nothing() {
     );
     let outcome = passes(&fleet(&events, MOVES));
     ends(&outcome, "east", 1);
-    assert!(told(&outcome, "Evicted").is_empty() && told(&outcome, "Fenced").is_empty());
+    assert!(lines_of(&outcome, "Evicted").is_empty() && lines_of(&outcome, "Fenced").is_empty());
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn a_cluster_lost_for_good_is_left_only_after_the_bound() {
     let events = format!("{JOB}\n  - {{at: 60s, partition: {{cluster: east}}}}");
     let outcome = passes(&fleet(&events, MOVES));
     ends(&outcome, "west", 2);
-    let second = told(&outcome, "Bound")[1];
+    let second = lines_of(&outcome, "Bound")[1];
     // Lease 40 s, grace 20 s, margin 10 s after the last renewal, which came up to 10 s before the cut.
     assert!((120_000..=200_000).contains(&second.at_ms), "moved at {} ms", second.at_ms);
     assert_eq!(second.fields["epoch"], 2);
@@ -206,7 +207,7 @@ fn a_hub_restarted_while_a_cluster_is_away_waits_anew_and_not_for_ever() {
     );
     let outcome = passes(&fleet(&events, MOVES));
     ends(&outcome, "west", 2);
-    let second = told(&outcome, "Bound")[1].at_ms;
+    let second = lines_of(&outcome, "Bound")[1].at_ms;
     assert!((165_000..=260_000).contains(&second), "moved at {second} ms");
 }
 
@@ -230,7 +231,7 @@ fn a_controller_that_starts_cut_off_from_the_hub_gives_nobody_up() {
     }
     let outcome = passes(&plan);
     ends(&outcome, "east", 1);
-    assert!(told(&outcome, "Evicted").is_empty() && told(&outcome, "Fenced").is_empty());
+    assert!(lines_of(&outcome, "Evicted").is_empty() && lines_of(&outcome, "Fenced").is_empty());
 }
 
 #[test]
@@ -251,7 +252,7 @@ fn a_job_deleted_while_its_cluster_is_away_leaves_nothing() {
     // The end state is judged: nothing of the job may be left anywhere.
     plan.calm = Some(Duration::from_secs(100));
     let outcome = passes(&plan);
-    assert!(told(&outcome, "Finished").is_empty());
+    assert!(lines_of(&outcome, "Finished").is_empty());
 }
 
 #[test]
@@ -281,8 +282,8 @@ fn two_gangs_for_one_place_never_sit_half_placed() {
     let mut plan = fleet(&events, MOVES);
     until_all(&mut plan, "Succeeded", Duration::from_secs(30));
     let outcome = passes(&plan);
-    assert_eq!(told(&outcome, "Finished").len(), 3);
-    assert_eq!(told(&outcome, "Bound").len(), 3);
+    assert_eq!(lines_of(&outcome, "Finished").len(), 3);
+    assert_eq!(lines_of(&outcome, "Bound").len(), 3);
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn a_controller_killed_at_each_of_its_writes_completes_or_gives_back() {
             plan.events.insert(0, Event { at: Duration::from_secs(19), what });
             until_all(&mut plan, "Succeeded", Duration::from_secs(60));
             let outcome = passes(&plan);
-            assert_eq!(told(&outcome, "Crashed").len(), 1, "write {writes}");
+            assert_eq!(lines_of(&outcome, "Crashed").len(), 1, "write {writes}");
             ends(&outcome, "east", 1);
             plan.events.remove(0);
         }
@@ -322,9 +323,9 @@ fn a_job_that_no_cluster_can_hold_waits_with_a_reason_and_holds_nothing() {
     let mut plan = fleet(events, MOVES);
     until_all(&mut plan, "Waits", Duration::from_secs(60));
     let outcome = passes(&plan);
-    let reasons: Vec<&str> = told(&outcome, "Pending").iter().map(|line| text(line, "reason")).collect();
+    let reasons: Vec<&str> = lines_of(&outcome, "Pending").iter().map(|line| text(line, "reason")).collect();
     assert!(reasons.contains(&"ExceedsEveryCluster"), "{reasons:?}");
-    assert!(told(&outcome, "Bound").is_empty());
+    assert!(lines_of(&outcome, "Bound").is_empty());
 }
 
 #[test]
@@ -347,10 +348,10 @@ fn one_hung_member_changes_nothing_for_the_others() {
     until_all(&mut plan, "Succeeded", Duration::from_secs(300));
     let outcome = passes(&plan);
     ends(&outcome, "east", 1);
-    assert!(told(&outcome, "Started")[0].at_ms < 30_000);
+    assert!(lines_of(&outcome, "Started")[0].at_ms < 30_000);
 }
 
-fn disk(plan: &mut Plan, server: Server, from_s: u64, to_s: u64) {
+fn disk(plan: &mut SimulationPlan, server: Server, from_s: u64, to_s: u64) {
     for (at_s, room) in [(from_s, Some(0)), (to_s, None)] {
         let what = What::Disk { server: server.clone(), room };
         plan.events.push(Event { at: Duration::from_secs(at_s), what });
@@ -377,13 +378,17 @@ fn users_write_when_the_hub_has_room_and_delete_before() {
     let outcome = passes(&plan);
     ends(&outcome, "east", 2);
     let of_a = |event: &str| -> Vec<u64> {
-        told(&outcome, event).iter().filter(|line| line.job == "default/a").map(|line| line.at_ms).collect()
+        lines_of(&outcome, event)
+            .iter()
+            .filter(|line| line.job == "default/a")
+            .map(|line| line.at_ms)
+            .collect()
     };
     assert_eq!((of_a("Refused"), of_a("Submitted")), (vec![20_000], vec![90_000]));
 }
 
 /// A job in east, which at 40 s gets a taint that moves jobs; the policy tolerates it as said.
-fn tainted(toleration: serde_json::Value) -> Plan {
+fn tainted(toleration: serde_json::Value) -> SimulationPlan {
     let mut plan = fleet(JOB, MOVES);
     for object in plan.objects.iter_mut().filter(|object| object["kind"] == "ClusterPropagationPolicy") {
         object["spec"]["placement"]["clusterTolerations"] = serde_json::json!([toleration]);
@@ -394,7 +399,7 @@ fn tainted(toleration: serde_json::Value) -> Plan {
     plan
 }
 
-fn set_taints(plan: &mut Plan, at_s: u64, taints: serde_json::Value) {
+fn set_taints(plan: &mut SimulationPlan, at_s: u64, taints: serde_json::Value) {
     let cluster = serde_json::json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "east"}, "spec": {"taints": taints}});
     plan.events.push(Event { at: Duration::from_secs(at_s), what: What::Apply(cluster) });
@@ -438,11 +443,11 @@ fn a_job_makes_room_for_another_and_runs_again() {
     });
     until_all(&mut plan, "Succeeded", Duration::from_secs(60));
     let outcome = passes(&plan);
-    let taken = told(&outcome, "Preempted");
+    let taken = lines_of(&outcome, "Preempted");
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].job, "a/lent");
     assert_eq!((text(taken[0], "by"), text(taken[0], "reason")), ("b/owner", "Reclaim"));
-    let ends: Vec<&str> = told(&outcome, "Finished").iter().map(|line| line.job.as_str()).collect();
+    let ends: Vec<&str> = lines_of(&outcome, "Finished").iter().map(|line| line.job.as_str()).collect();
     assert_eq!(ends, ["b/owner", "a/lent"]);
 }
 
@@ -468,10 +473,10 @@ fn without_fencing_what_a_preempted_job_has_left_in_a_lost_cluster_holds_no_quot
     );
     until_all(&mut plan, "Succeeded", Duration::from_secs(210));
     let outcome = passes(&plan);
-    assert_eq!(told(&outcome, "Preempted").len(), 1);
+    assert_eq!(lines_of(&outcome, "Preempted").len(), 1);
     let bound: Vec<(&str, &str)> =
-        told(&outcome, "Bound").iter().map(|line| (line.job.as_str(), text(line, "cluster"))).collect();
+        lines_of(&outcome, "Bound").iter().map(|line| (line.job.as_str(), text(line, "cluster"))).collect();
     assert_eq!(bound[..2], [("a/lent", "east"), ("b/owner", "west")]);
     // Long before the pods in east are gone.
-    assert!(told(&outcome, "Bound")[1].at_ms < 150_000);
+    assert!(lines_of(&outcome, "Bound")[1].at_ms < 150_000);
 }

@@ -115,12 +115,12 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
 }
 
 /// An object that was read, as an observation and as JSON.
-struct Found {
+struct ReadObject {
     observation: Observation,
     object: Value,
 }
 
-impl Found {
+impl ReadObject {
     fn new<K: Resource + Serialize>(object: K, wrap: impl FnOnce(Change<K>) -> Observation) -> Self {
         let object = without_managers(object);
         let json = serde_json::to_value(&object).unwrap_or_default();
@@ -145,18 +145,18 @@ enum NotRead {
 }
 
 /// The object that a reservation or a bind was to write; `None` if there is none.
-async fn read(client: &Client, write: &Write) -> Result<Option<Found>, NotRead> {
+async fn read(client: &Client, write: &Write) -> Result<Option<ReadObject>, NotRead> {
     let (namespace, name) = (&write.namespace, &write.name);
     let asked = async {
         Ok(match write.target {
             Target::Binding => namespaced::<ResourceBinding>(client, namespace)
                 .get_opt(name)
                 .await?
-                .map(|object| Found::new(object, Observation::Binding)),
+                .map(|object| ReadObject::new(object, Observation::Binding)),
             Target::Reservation => namespaced::<Reservation>(client, namespace)
                 .get_opt(name)
                 .await?
-                .map(|object| Found::new(object, Observation::Reservation)),
+                .map(|object| ReadObject::new(object, Observation::Reservation)),
             _ => None,
         })
     };

@@ -47,9 +47,11 @@ use crate::{
 };
 pub use attempts::{Avoid, avoidance, older_runs};
 use attempts::{Stay, stays};
-use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, tell_end};
+use ending::{
+    between_runs, end_job, lost_places, remove_finalizer_if_cluster_gone, stopped, take_back, tell_end,
+};
 pub use fence::{are_cells_in_use, is_gone, is_left_behind, lingers, may_be_alive};
-use judge::{Ending, Look, or_edited};
+use judge::{Ending, RunContext, or_edited};
 pub use removal::plan_orphan;
 use removal::{delete_earlier, keep, take_down};
 use report::{aggregated_object_status, collect, report};
@@ -115,7 +117,7 @@ fn unbound(
             Stay::No => delete_earlier(world, entry, key, work, step),
             Stay::Until(until) => keep(key, work, until, step),
         }
-        let_go_of_gone(world, key, work, step);
+        remove_finalizer_if_cluster_gone(world, key, work, step);
     }
     if let Some(over) = stopped(entry, object) {
         end_job(entry, over.reason, &over.message, step, now);
@@ -247,14 +249,14 @@ fn bound(
     let mut status = aggregated_object_status(entry, object, &items, now);
     let sends = step.writes.iter().any(|write| write.target == Target::Work);
     rollout::observe(object, &items, sends, &mut status);
-    let look = Look { world, intents, key, entry, object, items: &items, options, now };
-    let run = look.run();
-    let ending = or_edited(or_stopped(look.judge(&run, step), entry, object), entry, &pending);
+    let context = RunContext { world, intents, key, entry, object, items: &items, options, now };
+    let run = context.run();
+    let ending = or_edited(or_stopped(context.judge(&run, step), entry, object), entry, &pending);
     if !matches!(ending, Ending::Result(_)) {
         workload::withhold_end(entry.workload, &mut status);
     }
     if entry.is_gang() {
-        reach::tell(&look, &run, &mut desired, step);
+        reach::tell(&context, &run, &mut desired, step);
         desired["run"] = json!(run);
     }
     match ending {
@@ -333,7 +335,7 @@ fn finished(
     for (key, work) in world.works_of(key) {
         if fence::is_gone(world, fence::cluster_of(&key.0)) {
             delete_work(key, work, step);
-            let_go_of_gone(world, key, work, step);
+            remove_finalizer_if_cluster_gone(world, key, work, step);
             continue;
         }
         let told = work.annotations().contains_key(names::RESULT_RECORDED_ANNOTATION);
@@ -460,7 +462,7 @@ fn dispatch(
             Stay::No => delete_earlier(world, entry, key, work, step),
             Stay::Until(until) => keep(key, work, until, step),
         }
-        let_go_of_gone(world, key, work, step);
+        remove_finalizer_if_cluster_gone(world, key, work, step);
     }
     for (work_key, target) in wanted {
         // A reservation that a member without reservations has not answered holds no places and is no longer
@@ -482,9 +484,9 @@ fn dispatch(
                 done.pending.extend(built.pending);
                 let without = |why| format!("{}: sent without {why}", target.name);
                 let withheld = built.withheld.into_iter().chain(removal::not_preserved(world, entry));
-                let withheld = withheld.chain(pod_scheduling::not_as_written(entry));
+                let withheld = withheld.chain(pod_scheduling::not_as_written(entry, known));
                 done.unsent.extend(withheld.map(without));
-                manifests::work_spec(world, entry, built.manifests, reservation, term_of(world, known))
+                manifests::work_spec(world, entry, built.manifests, reservation, term_of(world, known), known)
             }
             Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {
                 done.unsendable = Some(fleet_runs::Eviction { reason: why.reason, message: why.message });

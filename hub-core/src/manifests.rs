@@ -317,13 +317,14 @@ pub fn sendable_in(
     manifests.first().map_or(Ok(Vec::new()), |job| asked::of_manifest(&entry.kind, job))
 }
 
-/// The spec a binding's Work should have.
+/// The spec a binding's Work should have. `known` is the Work that stands there.
 pub fn work_spec(
     world: &World,
     entry: &BindingEntry,
     manifests: Vec<Value>,
     reservation: Option<String>,
     term: Option<i64>,
+    known: Option<&Work>,
 ) -> Value {
     let spec = &entry.object.spec;
     let may_move = entry.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
@@ -350,7 +351,7 @@ pub fn work_spec(
     if spec.preserve_resources_on_deletion == Some(true) && !unqueued::leaves_nothing(world, entry) {
         body["preserveResourcesOnDeletion"] = json!(true);
     }
-    if let Some(scheduling) = pod_scheduling::of_run(entry) {
+    if let Some(scheduling) = pod_scheduling::of_run(entry, known) {
         body["podScheduling"] = json!(scheduling);
     }
     if spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true)) {

@@ -3,16 +3,24 @@
 //! it counts in a policy of the cluster, which tenants do not write. From a policy of a namespace the agent binds the pods,
 //! as without the word.
 
-use fleet_api::policy::PodScheduling;
+use fleet_api::{Work, policy::PodScheduling};
 use fleet_policies::choice::PolicyScope;
 use serde_json::Value;
 
 use crate::{binding::BindingEntry, governor::scope_of};
 
 /// What the Work of the run says; absent: `Fleet`. Who may write a namespace may also delete its policy, so a run without one
-/// is treated as if it had been that.
-pub(crate) fn of_run(entry: &BindingEntry) -> Option<PodScheduling> {
-    entry.object.spec.pod_scheduling.filter(|_| !is_withheld(entry))
+/// is treated as if it had been that. A gang that was sent keeps what its Work says until it ends, whatever its policy becomes.
+pub(crate) fn of_run(entry: &BindingEntry, known: Option<&Work>) -> Option<PodScheduling> {
+    match sent(entry, known) {
+        Some(work) => work.spec.pod_scheduling,
+        None => entry.object.spec.pod_scheduling.filter(|_| !is_withheld(entry)),
+    }
+}
+
+/// The Work of this run, if it is a gang that was sent.
+fn sent<'w>(entry: &BindingEntry, known: Option<&'w Work>) -> Option<&'w Work> {
+    known.filter(|work| entry.is_gang() && work.spec.epoch == entry.object.spec.epoch)
 }
 
 fn is_withheld(entry: &BindingEntry) -> bool {
@@ -30,8 +38,9 @@ pub(crate) fn would_begin(known: &Value, desired: &Value) -> bool {
 
 /// Says that the pods of a gang do not go to the scheduler of their template. Only a gang has reserved places; templates of
 /// everything else are sent as they are written in any case.
-pub(crate) fn not_as_written(entry: &BindingEntry) -> Option<String> {
-    (entry.is_gang() && is_withheld(entry)).then(|| {
+pub(crate) fn not_as_written(entry: &BindingEntry, known: Option<&Work>) -> Option<String> {
+    let is_as_written = of_run(entry, known) == Some(PodScheduling::AsWritten);
+    (entry.is_gang() && is_withheld(entry) && !is_as_written).then(|| {
         "podScheduling of its policy: found AsWritten, but the scheduler of a template knows no reserved places and may \
          take those of others, so the agent binds the pods; allowed are Fleet and Gates, or AsWritten in a \
          ClusterPropagationPolicy"
@@ -69,11 +78,32 @@ mod tests {
             (&cluster, "Gates", json!("Gates")),
         ] {
             let entry = bound("Job", policy, scheduling);
-            let work = manifests::work_spec(&World::default(), &entry, Vec::new(), None, None);
+            let work = manifests::work_spec(&World::default(), &entry, Vec::new(), None, None, None);
             assert_eq!(work["podScheduling"], sent, "{policy} {scheduling}");
-            let told = not_as_written(&entry);
+            let told = not_as_written(&entry, None);
             assert_eq!(told.is_some(), sent.is_null(), "{policy} {scheduling}: {told:?}");
-            assert_eq!(not_as_written(&bound("Deployment", policy, scheduling)), None);
+            assert_eq!(not_as_written(&bound("Deployment", policy, scheduling), None), None);
+        }
+    }
+
+    #[test]
+    fn a_gang_that_was_sent_keeps_its_scheduling_when_its_policy_goes() {
+        let entry = bound("Job", &json!({"kind": "", "namespace": "", "name": ""}), "AsWritten");
+        for (epoch, sent, expected, is_told) in [
+            (1, json!("AsWritten"), json!("AsWritten"), false),
+            (1, Value::Null, Value::Null, true),
+            // Of an earlier run.
+            (0, json!("AsWritten"), Value::Null, true),
+        ] {
+            let known: Work =
+                serde_json::from_value(json!({"apiVersion": crate::binding::API_VERSION, "kind": "Work",
+                "metadata": {"namespace": "fleet-east", "name": "w"},
+                "spec": {"binding": {"namespace": "team", "name": "train", "uid": "b"}, "epoch": epoch,
+                    "workload": {"manifests": []}, "podScheduling": sent}}))
+                .expect("a Work");
+            let spec = manifests::work_spec(&World::default(), &entry, Vec::new(), None, None, Some(&known));
+            assert_eq!(spec["podScheduling"], expected, "epoch {epoch}, sent {sent}");
+            assert_eq!(not_as_written(&entry, Some(&known)).is_some(), is_told, "epoch {epoch}, sent {sent}");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     driver::Driver,
     kinds::Role,
     pace,
-    plan::{Plan, volcano},
+    plan::{JobPlan, volcano},
     ssh_keys,
     state::{Snapshot, Support},
 };
@@ -26,7 +26,7 @@ const CALLS_PER_JOB: usize = 16;
 
 impl Driver {
     /// Writes everything but the status. Returns whether a write changes the next plan.
-    pub(crate) async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+    pub(crate) async fn carry_out(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
         if self.tell_limit(snapshot, plan).await? {
             return Ok(true);
@@ -203,7 +203,7 @@ impl Driver {
     }
 
     /// Deletes the supporting objects of the pods, once.
-    pub(crate) async fn delete_support(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+    pub(crate) async fn delete_support(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         if snapshot.job.support == Support::Deleted {
             return Ok(());
@@ -236,7 +236,7 @@ impl Driver {
     }
 
     /// How long a status is delayed to merge further changes.
-    pub(crate) fn batched(&self, snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+    pub(crate) fn batched(&self, snapshot: &Snapshot, plan: &JobPlan) -> Option<Duration> {
         let job = &snapshot.job.object;
         let wait = match self.kinds[snapshot.job.kind].role {
             Role::Batch | Role::Kubeflow(_) if !plan.delete_job => {
@@ -259,7 +259,7 @@ impl Driver {
     }
 
     /// Writes defaults of the job's spec, once.
-    pub(crate) async fn write_defaults(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+    pub(crate) async fn write_defaults(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<(), CallError> {
         let (job, resource) = (&snapshot.job.object, self.resource_of(snapshot));
         let Some(spec) = &plan.spec else { return Ok(()) };
         match writes::patch(&self.client, resource, job, None, &json!({"spec": spec})).await {
@@ -272,7 +272,7 @@ impl Driver {
         }
     }
 
-    pub(crate) async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+    pub(crate) async fn write_status(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         let Some(status) = &plan.status else { return Ok(()) };
         let Some(change) = merge_diff(&job.status, status) else { return Ok(()) };

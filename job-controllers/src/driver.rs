@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Handles,
     kinds::{Kind, Role},
-    plan::{self, Plan},
+    plan::{self, JobPlan},
     state::{Snapshot, State},
 };
 
@@ -226,12 +226,12 @@ impl Driver {
         &self.kinds[snapshot.job.kind].resource
     }
 
-    pub fn plan(&self, snapshot: &Snapshot) -> (Plan, Vec<(String, i64)>) {
+    pub fn plan(&self, snapshot: &Snapshot) -> (JobPlan, Vec<(String, i64)>) {
         let kind = &self.kinds[snapshot.job.kind];
         let (job, pods, now) = (&*snapshot.job.object, &snapshot.pods, self.clock.now());
         if self.must_stand_still(job) {
             // Pods that end meanwhile did not fail, and do not count against the job.
-            return (Plan { look_again: Some(STANDSTILL), ..Plan::default() }, Vec::new());
+            return (JobPlan { look_again: Some(STANDSTILL), ..JobPlan::default() }, Vec::new());
         }
         match kind.role {
             Role::Kubeflow(framework) => {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use fleet_agent_ground::{Object, Pod};
 
-use crate::plan::{Plan, Pods};
+use crate::plan::{JobPlan, Pods};
 
 /// Until every pod runs or has ended.
 const STARTING: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ pub(crate) fn wait(
     resource: &ApiResource,
     job: &Object,
     pods: &Pods,
-    plan: &Plan,
+    plan: &JobPlan,
     load: usize,
 ) -> Option<Duration> {
     let status = plan.status.as_ref()?;
@@ -75,7 +75,7 @@ mod tests {
         let pods: Pods =
             pods.iter().enumerate().map(|(n, (phase, ready))| (format!("p{n}"), pod(phase, ready))).collect();
         let job = Object { status: known, ..Object::default() };
-        let plan = Plan { status: Some(status.clone()), ..Plan::default() };
+        let plan = JobPlan { status: Some(status.clone()), ..JobPlan::default() };
         let found = wait(&resource("batch", "v1", "Job", "jobs"), &job, &pods, &plan, load);
         assert_eq!(found, expected, "{status} with {load} jobs");
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use crate::{driver::Driver, kinds::Role, plan::Plan, state::Snapshot};
+use crate::{driver::Driver, kinds::Role, plan::JobPlan, state::Snapshot};
 
 /// Reason of the event and of the status, as Kubernetes' own controllers give it.
 const FAILED_CREATE: &str = "FailedCreate";
@@ -27,9 +27,9 @@ impl Driver {
     }
 
     /// Tells that the job is too large for this controller, or is no longer. Returns whether its status was written.
-    pub(crate) async fn tell_limit(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+    pub(crate) async fn tell_limit(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
-        let told = told(self.kinds[snapshot.job.kind].role, &job.status);
+        let told = failure_message(self.kinds[snapshot.job.kind].role, &job.status);
         if let Some(why) = &plan.refused {
             let message = format!("{TOO_LARGE}{why}");
             if told == Some(message.as_str()) {
@@ -119,7 +119,7 @@ fn condition_of(role: Role) -> &'static str {
 }
 
 /// What the job's status says of pods that are not created. A Volcano Job that is too large says so by itself.
-fn told(role: Role, status: &Value) -> Option<&str> {
+fn failure_message(role: Role, status: &Value) -> Option<&str> {
     let all = status["conditions"].as_array().into_iter().flatten();
     let condition = all.filter(|_| role != Role::Volcano).find(|one| one["type"] == condition_of(role))?;
     condition["message"].as_str()

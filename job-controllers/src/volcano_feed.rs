@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     driver::Driver,
-    plan::{Plan, volcano},
+    plan::{JobPlan, volcano},
     state::Snapshot,
 };
 
@@ -132,7 +132,11 @@ impl Driver {
         self.queue.add(uid);
     }
 
-    pub(crate) fn plan_volcano(&self, resource: &kube::discovery::ApiResource, snapshot: &Snapshot) -> Plan {
+    pub(crate) fn plan_volcano(
+        &self,
+        resource: &kube::discovery::ApiResource,
+        snapshot: &Snapshot,
+    ) -> JobPlan {
         let job = &*snapshot.job.object;
         // Volcano uses a random id per session; here it is derived from the job's version, so that runs can
         // be repeated.
@@ -159,7 +163,7 @@ impl Driver {
     }
 
     /// Marks pods as deleted by the controller.
-    pub(crate) async fn mark(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+    pub(crate) async fn mark(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<(), CallError> {
         let pods = resource("", "v1", "Pod", "pods");
         let patch = json!({"metadata": {"annotations": {volcano::OUT_OF_SYNC: "true"}}});
         for pod in plan.mark.iter().filter_map(|name| snapshot.pods.get(name)) {
@@ -177,7 +181,7 @@ impl Driver {
     }
 
     /// Deletes the Command of the plan after its effect is written.
-    pub(crate) async fn end_command(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+    pub(crate) async fn end_command(&self, snapshot: &Snapshot, plan: &JobPlan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         if !plan.command_done {
             return Ok(());
@@ -196,7 +200,11 @@ impl Driver {
     }
 
     /// Writes the plan's PodGroup. Returns whether it wrote anything.
-    pub(crate) async fn write_pod_group(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+    pub(crate) async fn write_pod_group(
+        &self,
+        snapshot: &Snapshot,
+        plan: &JobPlan,
+    ) -> Result<bool, CallError> {
         let job = &snapshot.job.object;
         let known = self.state().volcano.groups.get(job.uid()).cloned();
         let answer = match (&plan.pod_group, known) {

@@ -11,4 +11,6 @@ pub mod stages;
 pub mod standins;
 
 pub use fleet_simulator::RunTime;
-pub use local_fleet::{Asked, FleetSpec, Listen, LocalFleet, MemberSpec, Requests, StartError, node_name};
+pub use local_fleet::{
+    FleetSpec, Listen, LocalFleet, MemberSpec, RequestKind, Requests, StartError, node_name,
+};

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use fleet_agent_ground::{Admissions, LeaseClock, Owned, Reservations, Sorted};
 use fleet_api::patience;
-use fleet_member_scheduler::{Asked, HubSide, Report, Scheduler};
+use fleet_member_scheduler::{HubSide, PlaceRequests, Report, Scheduler};
 use futures::future::BoxFuture;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -115,7 +115,7 @@ async fn live(
     let context = Arc::new(Context::new(clients, leadership, options, stop.clone(), clock));
     let (places, requests, questions) = Reservations::new();
     let (owned, admissions, sorted) = (Owned::default(), Admissions::default(), Sorted::default());
-    let scheduler = scheduler(&context, &owned, &admissions, Asked { requests, questions });
+    let scheduler = scheduler(&context, &owned, &admissions, PlaceRequests { requests, questions });
 
     let mut parts = JoinSet::new();
     for part in scheduler.parts {
@@ -158,7 +158,7 @@ async fn until_stopped(stop: CancellationToken, part: BoxFuture<'static, ()>) ->
     Ok(())
 }
 
-fn scheduler(context: &Context, owned: &Owned, admissions: &Admissions, asked: Asked) -> Scheduler {
+fn scheduler(context: &Context, owned: &Owned, admissions: &Admissions, asked: PlaceRequests) -> Scheduler {
     let options = &context.options;
     let handles = fleet_member_scheduler::Handles {
         hub: context.hub_link(),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fleet_agent_fixture::Fixture;
 use fleet_agent_ground::{Admissions, AgentMetrics, Clock, Owned, Permits, Reservations, Terms};
 
-use crate::{Asked, Handles, Scheduler, Settings, context::Context};
+use crate::{Handles, PlaceRequests, Scheduler, Settings, context::Context};
 
 pub(crate) fn handles(fixture: &Fixture) -> Handles {
     let (hub, member) = (fixture.hub_link(), fixture.member_link());
@@ -42,7 +42,7 @@ pub(crate) fn run(fixture: &Fixture, scheduler_conf: &str) {
     std::fs::write(&file, scheduler_conf).expect("a file");
     let settings = Settings { scheduler_conf: Some(file), ..settings() };
     let (places, requests, questions) = Reservations::new();
-    let asked = Asked { requests, questions };
+    let asked = PlaceRequests { requests, questions };
     let scheduler = Scheduler::new(handles(fixture), settings, asked, fixture.shutdown.clone());
     tokio::spawn(async move {
         futures::future::join_all(scheduler.parts).await;

@@ -50,7 +50,7 @@ pub fn check_conf(text: &str) -> Result<(), String> {
 }
 
 /// Receives requests for places from other crates ([`fleet_agent_ground::Reservations`]).
-pub struct Asked {
+pub struct PlaceRequests {
     pub requests: mpsc::Receiver<HoldRequest>,
     pub questions: mpsc::Receiver<PlaceQuestion>,
 }
@@ -72,12 +72,17 @@ pub struct HubSide {
 }
 
 impl Scheduler {
-    pub fn new(handles: Handles, settings: Settings, asked: Asked, shutdown: CancellationToken) -> Self {
+    pub fn new(
+        handles: Handles,
+        settings: Settings,
+        asked: PlaceRequests,
+        shutdown: CancellationToken,
+    ) -> Self {
         let context = Arc::new(Context::new(handles, settings, shutdown));
         let (notices, notices_receiver) = Notices::new();
         let (reports, report_receiver) = watch::channel(None);
         let (changes, changes_receiver) = changes::channel();
-        let Asked { requests, questions } = asked;
+        let PlaceRequests { requests, questions } = asked;
         let channels = Channels { changes: changes_receiver, requests, questions, reports, notices };
         let parts = [
             Box::pin(Core::new(context.clone(), channels).run()) as BoxFuture<'static, ()>,

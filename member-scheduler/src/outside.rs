@@ -32,9 +32,9 @@ pub(crate) async fn ask(request: reqwest::RequestBuilder) -> Result<Value, Strin
 /// # Errors
 /// What happened, as one sentence without the address.
 pub(crate) async fn tell(request: reqwest::RequestBuilder) -> Result<String, String> {
-    let response = request.send().await.map_err(|error| told(&error))?;
+    let response = request.send().await.map_err(|error| error_message(&error))?;
     let status = response.status();
-    let text = response.text().await.map_err(|error| told(&error))?;
+    let text = response.text().await.map_err(|error| error_message(&error))?;
     if !status.is_success() {
         let start: String = text.chars().take(SHOWN).collect();
         return Err(format!("it answered {status}: {}", start.trim()));
@@ -42,7 +42,7 @@ pub(crate) async fn tell(request: reqwest::RequestBuilder) -> Result<String, Str
     Ok(text)
 }
 
-fn told(error: &reqwest::Error) -> String {
+fn error_message(error: &reqwest::Error) -> String {
     if error.is_timeout() { "it did not answer in time".to_owned() } else { innermost(error) }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_openpai::cells::{plan::Plan, tree::Row};
+use fleet_openpai::cells::{plan::ConfigurationPlan, tree::Row};
 use fleet_views::{
     ClusterPage, Home, JobPage, JobQuery, JobRow, PreemptionRow, QueuePage, QueueRow, Queues, Timeline,
     VirtualClusterRow,
@@ -195,7 +195,7 @@ pub struct ConfigurationView {
     /// Why it is no configuration, or was not applied.
     pub troubles: Vec<String>,
     /// What the text would change.
-    pub plan: Option<Plan>,
+    pub plan: Option<ConfigurationPlan>,
     /// Stands for the difference that was looked at.
     pub seen: String,
     pub may_apply: bool,

@@ -17,7 +17,7 @@ use fleet_api::cell_places::Preempted;
 use fleet_cells::{BoundGroup, Cells, NodeName};
 use fleet_quota::JobId;
 
-use crate::job::{Job, Stand, Waiting};
+use crate::job::{Job, JobPhase, Waiting};
 use ask::{CellGroupAsk, CellNodes};
 
 /// Queue position: virtual cluster (empty for opportunistic jobs, which come last), class, age, name.
@@ -85,7 +85,7 @@ impl CellRoom {
 
     /// Whether the job has or reserves cells, in the allocator or according to its reservation.
     pub fn has(&self, id: &JobId, job: &Job) -> bool {
-        let told = matches!(&job.stand, Stand::Holds(held) if !held.cells.is_empty());
+        let told = matches!(&job.phase, JobPhase::Holds(held) if !held.cells.is_empty());
         told || self.of_job.contains_key(id)
     }
 

@@ -61,7 +61,7 @@ pub struct Job {
     pub barred: BTreeMap<String, Waiting>,
     /// Must not be placed now, for a reason other than quota and capacity.
     pub blocked: Option<Waiting>,
-    pub stand: Stand,
+    pub phase: JobPhase,
     /// Declared run time, from the moment the whole gang runs.
     pub runtime_ms: Option<i64>,
     /// When the current run started, if known.
@@ -74,7 +74,7 @@ pub struct Job {
 
 /// Whether a job waits or holds quota and places.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stand {
+pub enum JobPhase {
     Waits,
     /// Holds quota and places: requested, reserved, bound or running.
     Holds(Held),
@@ -124,7 +124,7 @@ impl Job {
     /// make a borrower one that nobody preempts, and a job that passes a claim could run on. Whether it queues is decided
     /// again until it is bound. How long a bound run lasts says what its member got.
     pub(crate) fn keep_admission(&mut self, known: &Self) {
-        let both_hold = matches!((&known.stand, &self.stand), (Stand::Holds(_), Stand::Holds(_)));
+        let both_hold = matches!((&known.phase, &self.phase), (JobPhase::Holds(_), JobPhase::Holds(_)));
         if both_hold && known.queued == self.queued {
             self.preemptible = known.preemptible;
             if self.queued {
@@ -156,7 +156,7 @@ impl Held {
     }
 }
 
-impl Stand {
+impl JobPhase {
     /// Holds places in `cluster` that no report includes.
     pub fn holds(cluster: &str) -> Self {
         Self::Holds(Held::here(cluster, Counted::ByPlanner))

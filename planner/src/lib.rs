@@ -26,7 +26,7 @@ mod view;
 
 pub use cells::ask::{CellGroupAsk, CellJob, CellNodes, SharedCellJob, as_admitted};
 pub use decision::{Answer, Decision, Plan, earliest};
-pub use job::{Counted, Held, Job, JobShape, Stand, Waiting};
+pub use job::{Counted, Held, Job, JobPhase, JobShape, Waiting};
 pub use place::unfit_text;
 pub use planner::{Planner, VcJobs, VcUse};
 pub use room::{Member, Room, Rooms};

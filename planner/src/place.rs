@@ -15,7 +15,7 @@ use fleet_resources::ResourceName;
 
 use crate::{
     entry::JobEntry,
-    job::{Job, JobShape, Stand, Waiting},
+    job::{Job, JobPhase, JobShape, Waiting},
     learnt::Learnt,
     refusals::Refusals,
     room::{Room, Rooms},
@@ -129,9 +129,9 @@ impl Places for ClusterPlaces<'_> {
     }
 
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {
-        match &self.jobs.get(job)?.job.stand {
-            Stand::Holds(held) => Some(ClusterName::new(&held.cluster)),
-            Stand::Waits => None,
+        match &self.jobs.get(job)?.job.phase {
+            JobPhase::Holds(held) => Some(ClusterName::new(&held.cluster)),
+            JobPhase::Waits => None,
         }
     }
 

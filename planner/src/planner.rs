@@ -18,7 +18,7 @@ use crate::{
     cells::CellRoom,
     decision::{Answer, Decision},
     entry::{DirectOrder, JobEntry, direct_order},
-    job::{Job, Stand, Waiting, name_of, namespace_of},
+    job::{Job, JobPhase, Waiting, name_of, namespace_of},
     learnt::Learnt,
     place::OpenClusters,
     refusals::{Excluded, Refusals},
@@ -174,7 +174,7 @@ impl Planner {
         let news = self.rooms.set(name, member);
         if fresh {
             for (id, entry) in &self.jobs {
-                if let Stand::Holds(held) = &entry.job.stand
+                if let JobPhase::Holds(held) = &entry.job.phase
                     && held.cluster == name
                     && !self.cells.has(id, &entry.job)
                 {
@@ -219,8 +219,8 @@ impl Planner {
         if let Some(entry) = self.jobs.get(&id) {
             job.keep_admission(&entry.job);
         }
-        match &job.stand {
-            Stand::Holds(held) if held.lingers => self.lingering.insert(id.clone()),
+        match &job.phase {
+            JobPhase::Holds(held) if held.lingers => self.lingering.insert(id.clone()),
             _ => self.lingering.remove(&id),
         };
         match job.queued || job.left_queue {
@@ -232,13 +232,13 @@ impl Planner {
                 return;
             }
             let other_cells = entry.job.cells != job.cells;
-            let left = match (&entry.job.stand, &job.stand) {
-                (Stand::Holds(old), Stand::Holds(new)) if old.cluster == new.cluster => None,
-                (Stand::Holds(old), _) => Some(old.cluster.clone()),
+            let left = match (&entry.job.phase, &job.phase) {
+                (JobPhase::Holds(old), JobPhase::Holds(new)) if old.cluster == new.cluster => None,
+                (JobPhase::Holds(old), _) => Some(old.cluster.clone()),
                 _ => None,
             };
             // A job that still waits keeps its preemption or claim.
-            let waits = |job: &Job| job.stand == Stand::Waits && job.queued && job.blocked.is_none();
+            let waits = |job: &Job| job.phase == JobPhase::Waits && job.queued && job.blocked.is_none();
             let stays = waits(&entry.job) && waits(&job);
             // What stopped it, or jobs of its old shape, no longer applies.
             let other =
@@ -250,7 +250,7 @@ impl Planner {
                 true => self.leave_class(&id),
                 false => self.unqueue(&id),
             }
-            if job.stand == Stand::Waits && (job.blocked.is_some() || other_cells) {
+            if job.phase == JobPhase::Waits && (job.blocked.is_some() || other_cells) {
                 self.release_cells(&id);
             }
             if other {
@@ -282,13 +282,13 @@ impl Planner {
         let Some(entry) = self.jobs.remove(id) else { return };
         self.unqueued.remove(id);
         self.lingering.remove(id);
-        if matches!(entry.job.stand, Stand::Holds(_)) {
+        if matches!(entry.job.phase, JobPhase::Holds(_)) {
             self.learnt.ended(&entry.job, now_ms);
         }
         self.release(id);
-        match &entry.job.stand {
-            Stand::Holds(held) => self.give_back(&held.cluster, id),
-            Stand::Waits => self.release_cells(id),
+        match &entry.job.phase {
+            JobPhase::Holds(held) => self.give_back(&held.cluster, id),
+            JobPhase::Waits => self.release_cells(id),
         }
         self.verdicts.remove(id);
         self.moved = true;
@@ -308,7 +308,7 @@ impl Planner {
                 entry.refusals.tried.insert(cluster.to_string());
                 entry.refusals.message = format!("{cluster}: {message}");
                 // The places are asked for elsewhere by now, and this refusal is still to be deleted.
-                if matches!(&entry.job.stand, Stand::Holds(held) if held.cluster != cluster) {
+                if matches!(&entry.job.phase, JobPhase::Holds(held) if held.cluster != cluster) {
                     return None;
                 }
                 if self.cells.takes(&entry.job) {
@@ -326,7 +326,7 @@ impl Planner {
     pub fn hold_back(&mut self, id: &JobId, until_ms: i64, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         // Its cells are in its reservation, whether or not the change was written.
-        if matches!(&entry.job.stand, Stand::Holds(held) if !held.cells.is_empty()) {
+        if matches!(&entry.job.phase, JobPhase::Holds(held) if !held.cells.is_empty()) {
             return;
         }
         entry.refusals.until_ms = Some(until_ms);
@@ -340,7 +340,7 @@ impl Planner {
     /// again.
     fn wait_again(&mut self, id: &JobId, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        if let Stand::Holds(held) = std::mem::replace(&mut entry.job.stand, Stand::Waits) {
+        if let JobPhase::Holds(held) = std::mem::replace(&mut entry.job.phase, JobPhase::Waits) {
             self.give_back(&held.cluster, id);
         }
         self.unqueue(id);
@@ -391,8 +391,8 @@ impl Planner {
     fn settle(&mut self, id: &JobId, now_ms: i64) {
         self.settle_cells(id, now_ms);
         let Some(entry) = self.jobs.get(id) else { return };
-        match &entry.job.stand {
-            Stand::Holds(held) => {
+        match &entry.job.phase {
+            JobPhase::Holds(held) => {
                 // Nodes of cells are not part of a member's capacity.
                 let change = match self.cells.has(id, &entry.job) {
                     true => CapacityChange::None,
@@ -411,7 +411,7 @@ impl Planner {
                 let cluster = held.cluster.clone();
                 self.note(&cluster, change);
             }
-            Stand::Waits => {
+            JobPhase::Waits => {
                 self.release(id);
                 self.enqueue(id);
             }
@@ -511,7 +511,7 @@ fn reason_of(error: &LeafError) -> Reason {
 
 /// The leaf in which a job that holds quota was admitted, if the tree still has it.
 fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
-    if job.stand == Stand::Waits {
+    if job.phase == JobPhase::Waits {
         return None;
     }
     let tree = quota.tree();

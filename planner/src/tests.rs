@@ -55,7 +55,7 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
         avoided: BTreeSet::new(),
         blocked: None,
         barred: BTreeMap::new(),
-        stand: Stand::Waits,
+        phase: JobPhase::Waits,
         runtime_ms: None,
         started_at_ms: None,
         checkpoint_at_ms: None,
@@ -184,8 +184,8 @@ fn places_count_until_a_report_counts_them() {
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
     fleet.submit(job("a", 1, 4));
     assert_eq!(fleet.plan(), ["a -> east"]);
-    let held = |counted| Stand::Holds(Held::here("east", counted));
-    fleet.submit(Job { stand: held(Counted::FromReport(2)), ..job("a", 1, 4) });
+    let held = |counted| JobPhase::Holds(Held::here("east", counted));
+    fleet.submit(Job { phase: held(Counted::FromReport(2)), ..job("a", 1, 4) });
     fleet.submit(job("wide", 2, 4));
     assert!(fleet.plan().is_empty(), "one node is promised");
     // The report counts the place: one node is free, and the promise is not taken off it again.
@@ -230,8 +230,8 @@ fn jobs_without_a_queue_are_placed_and_counted() {
     // One that was admitted from its queue is used, also for a process that never saw it wait.
     let mut fleet = Fleet::new(4);
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
-    let held = Stand::Holds(Held::here("east", Counted::ByPlanner));
-    fleet.submit(Job { queued: false, left_queue: true, stand: held, ..job("admitted", 1, 4) });
+    let held = JobPhase::Holds(Held::here("east", Counted::ByPlanner));
+    fleet.submit(Job { queued: false, left_queue: true, phase: held, ..job("admitted", 1, 4) });
     fleet.submit(job("queued", 1, 4));
     assert_eq!(fleet.plan(), Vec::<String>::new());
     let waiting = fleet.planner.waiting(&JobId::new("team/queued")).expect("it waits");
@@ -287,11 +287,11 @@ fn equal_jobs_are_told_their_own_reason_why_clusters_are_barred() {
 #[test]
 fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_victim() {
     let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
-    let runs = Stand::Holds(Held::here("east", Counted::ByReports));
-    let ending = Stand::Holds(Held { ending: true, ..Held::here("east", Counted::ByReports) });
-    let victim = |name: &str, stand: &Stand| Job {
+    let runs = JobPhase::Holds(Held::here("east", Counted::ByReports));
+    let ending = JobPhase::Holds(Held { ending: true, ..Held::here("east", Counted::ByReports) });
+    let victim = |name: &str, phase: &JobPhase| Job {
         id: JobId::new(&format!("other/{name}")),
-        stand: stand.clone(),
+        phase: phase.clone(),
         ..job(name, 1, 4)
     };
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 0));
@@ -304,7 +304,7 @@ fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_v
     // What the hub says of the taker changes while it waits: nothing of what is under way for it does.
     fleet.submit(Job { avoided: ["west".to_string()].into(), ..job("taker", 1, 4) });
     assert!(fleet.plan().is_empty());
-    fleet.submit(victim("one", &Stand::Waits));
+    fleet.submit(victim("one", &JobPhase::Waits));
     assert!(fleet.plan().is_empty(), "the place is free, and no report shows it yet");
     // A report that was on its way.
     fleet.planner.set_cluster("east", member("east", 2, 4, 2, 0));
@@ -317,8 +317,8 @@ fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_v
 
 /// A job of another team that runs in a cluster.
 fn of_another_team(name: &str, cluster: &str, ending: bool) -> Job {
-    let stand = Stand::Holds(Held { ending, ..Held::here(cluster, Counted::ByReports) });
-    Job { id: JobId::new(&format!("other/{name}")), stand, ..job(name, 1, 4) }
+    let phase = JobPhase::Holds(Held { ending, ..Held::here(cluster, Counted::ByReports) });
+    Job { id: JobId::new(&format!("other/{name}")), phase, ..job(name, 1, 4) }
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn places_that_no_report_shows_free_are_not_waited_for_without_end() {
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 0));
     let other = |name: &str| Job {
         id: JobId::new(&format!("other/{name}")),
-        stand: Stand::Holds(Held::here("east", Counted::ByReports)),
+        phase: JobPhase::Holds(Held::here("east", Counted::ByReports)),
         ..job(name, 1, 4)
     };
     for name in ["one", "two"] {
@@ -387,7 +387,7 @@ fn a_deleted_leaf_stays_until_its_jobs_have_ended_and_takes_no_more() {
     let gone = Job { id: JobId::new("other/runs"), ..job("runs", 1, 4) };
     fleet.submit(gone.clone());
     assert_eq!(fleet.plan(), ["runs -> east"]);
-    fleet.submit(Job { stand: Stand::holds("east"), ..gone });
+    fleet.submit(Job { phase: JobPhase::holds("east"), ..gone });
     let next = JobId::new("other/next");
     fleet.submit(Job { id: next.clone(), ..job("next", 9, 4) });
     fleet.planner.set_tree(Some(Fleet::tree(&[("team", 4, 8)])), 0);
@@ -409,7 +409,7 @@ fn a_controller_that_starts_anew_counts_the_jobs_of_a_deleted_leaf() {
     fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
     let runs = |name: &str, leaf: Option<&str>| Job {
         id: JobId::new(&format!("other/{name}")),
-        stand: Stand::holds("east"),
+        phase: JobPhase::holds("east"),
         last_leaf: leaf.map(str::to_owned),
         ..job(name, 1, 4)
     };
@@ -476,7 +476,7 @@ fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
 
     // Closed again: what runs goes on and counts where it was let in; what waits, waits.
     let runs = |name: &str, leaf: Option<&str>| Job {
-        stand: Stand::holds("east"),
+        phase: JobPhase::holds("east"),
         last_leaf: leaf.map(str::to_owned),
         ..label(job(name, 1, 4))
     };
@@ -489,7 +489,7 @@ fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
 
     // A run that is relabelled stays counted where it was let in; one of which nothing is known, in its own leaf.
     fleet.submit(job("relabelled", 1, 4));
-    fleet.submit(Job { stand: Stand::holds("east"), ..job("relabelled", 1, 4) });
+    fleet.submit(Job { phase: JobPhase::holds("east"), ..job("relabelled", 1, 4) });
     fleet.submit(runs("relabelled", Some("root/team")));
     assert_eq!(path(&fleet, "relabelled").as_deref(), Some("root/team"));
     fleet.submit(runs("found", None));
@@ -566,4 +566,4 @@ fn a_view_shows_lines_in_order_use_by_queue_room_and_who_holds_it() {
     assert_eq!(serde_json::from_str::<View>(&text).expect("a view"), view);
 }
 
-mod told;
+mod messages;

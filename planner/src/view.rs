@@ -11,7 +11,7 @@ use fleet_resources::{Resources, quantity};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    job::{Job, Stand, Waiting},
+    job::{Job, JobPhase, Waiting},
     planner::Planner,
     room::Room,
 };
@@ -210,7 +210,7 @@ fn member(name: &str, room: &Room) -> MemberView {
 }
 
 fn holder(planner: &Planner, job: &Job) -> Option<HolderView> {
-    let Stand::Holds(held) = &job.stand else { return None };
+    let JobPhase::Holds(held) = &job.phase else { return None };
     Some(HolderView {
         job: job.id.clone(),
         cluster: held.cluster.clone(),

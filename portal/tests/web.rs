@@ -1,5 +1,8 @@
 //! The pages against an embedded hub that asks who may do what.
 
+mod cells;
+mod submit;
+
 use std::time::Duration;
 
 use axum::{
@@ -227,117 +230,6 @@ async fn markup_in_what_others_write_is_text() {
     assert!(!answer.body.contains(ODD) && answer.body.contains("&quot;"), "{}", answer.body);
 }
 
-#[tokio::test]
-async fn a_job_is_submitted_by_form_and_by_text() {
-    let hub = Hub::start().await;
-    let mut alice = hub.sign_in("token-a").await;
-    assert_eq!(hub.get(&mut alice, "/submit").await.status, 200);
-    let fields = |name: &str, more: &str| {
-        format!(
-            "name={name}&namespace=a&kind=PyTorchJob&role0-name=Master&role0-replicas=1&role0-image=i&role0-gpus=8&role0-cpu=1&role0-memory=1Gi&{more}"
-        )
-    };
-    let jobs = JOBS.replace("NS", "a");
-    // Checked by the hub, and not kept.
-    let answer = hub.post(&mut alice, "/submit", &fields("train", "do=check")).await;
-    assert!(answer.status == 200 && answer.body.contains("The hub would take it"), "{}", answer.body);
-    assert!(hub.object(&format!("{jobs}/train")).await.is_err());
-    let answer = hub.post(&mut alice, "/submit", &fields("train", "do=yaml")).await;
-    assert!(
-        answer.body.contains("pytorchReplicaSpecs:") && answer.body.contains("<textarea"),
-        "{}",
-        answer.body
-    );
-    let answer = hub.post(&mut alice, "/submit", &fields("train", "do=create")).await;
-    assert_eq!((answer.status, location(&answer)), (303, "/jobs/a/pytorchjobs.kubeflow.org/train"));
-    let made = hub.object(&format!("{jobs}/train")).await.expect("a job");
-    let container = &made["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["resources"]["limits"]["nvidia.com/gpu"], "8");
-    // Its page says what the fleet does not know yet.
-    let answer = hub.get(&mut alice, "/jobs/a/pytorchjobs.kubeflow.org/train").await;
-    assert!(answer.status == 200 && answer.body.contains("no policy selects it"), "{}", answer.body);
-    // Errors stand beside the field, and what was written stays.
-    let wrong = |name: &str, more: &str, field: &'static str| (fields(name, more), field);
-    for (fields, field) in [
-        wrong("Train!", "do=create", "name"),
-        wrong("train", "do=create", "name"),
-        (fields("other", "do=create").replace("role0-replicas=1", "role0-replicas=x"), "role0-replicas"),
-        (fields("other", "do=create").replace("namespace=a", "namespace=b"), "namespace"),
-    ] {
-        let answer = hub.post(&mut alice, "/submit", &fields).await;
-        assert_eq!(answer.status, 422, "{field}: {}", answer.body);
-        assert!(answer.body.contains(&format!("id=\"{field}-trouble\"")), "{field}: {}", answer.body);
-        assert!(answer.body.contains("value=\"8\""), "{field}");
-    }
-    let text = |text: &str| text.replace('\n', "%0D%0A").replace(' ', "+").replace(':', "%3A");
-    let job = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: by-text\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            image: i\n";
-    let answer = hub.post(&mut alice, "/submit", &format!("mode=yaml&do=create&yaml={}", text(job))).await;
-    assert_eq!(location(&answer), "/jobs/a/pytorchjobs.kubeflow.org/by-text", "{}", answer.body);
-    for (wrong, says) in [
-        (job.replace("kind: PyTorchJob", "kind: Secret"), "found kubeflow.org/v1 Secret"),
-        (job.replace("by-text", "other").replace("containers", "contaniers"), "contaniers"),
-        ("a: [".to_owned(), "YAML"),
-        ("a: 1\n---\nb: 1".to_owned(), "found 2 documents"),
-        (String::new(), "found 0 documents"),
-        ("protocolVersion: 2\nname: a\ntype: job\n".to_owned(), "taskRoles"),
-        (job.replace("  name: by-text", "  name: x\n  namespace: ../../secrets"), ""),
-    ] {
-        let answer =
-            hub.post(&mut alice, "/submit", &format!("mode=yaml&do=create&yaml={}", text(&wrong))).await;
-        assert_eq!(answer.status, 422, "{wrong}: {}", answer.body);
-        assert!(
-            answer.body.contains("id=\"yaml-trouble\"") && answer.body.contains(says),
-            "{says}: {}",
-            answer.body
-        );
-    }
-    // A clone is the same job without a name: in the form, which says everything of it, and as text.
-    let clone = "/submit?clone=a%2Fpytorchjobs.kubeflow.org%2Ftrain";
-    let answer = hub.get(&mut alice, clone).await;
-    for field in [
-        "id=\"name\" name=\"name\" value=\"\"",
-        "name=\"namespace\" value=\"a\"",
-        "name=\"role0-gpus\" value=\"8\"",
-    ] {
-        assert!(answer.body.contains(field), "{field} in {}", answer.body);
-    }
-    let answer = hub.get(&mut alice, &format!("{clone}&mode=yaml")).await;
-    assert!(
-        answer.body.contains("name: &quot;&quot;") || answer.body.contains("name: ''"),
-        "{}",
-        answer.body
-    );
-    assert!(answer.body.contains("pytorchReplicaSpecs:") && !answer.body.contains("resourceVersion"));
-}
-
-/// What the form says as a file, and no file of what it does not say.
-#[tokio::test]
-async fn a_job_is_exported() {
-    let hub = Hub::start().await;
-    let mut alice = hub.sign_in("token-a").await;
-    hub.get(&mut alice, "/submit").await;
-    let fields = |name: &str| {
-        format!(
-            "do=export&name={name}&namespace=a&kind=PyTorchJob&queue=&priority=&role0-name=Master&role0-replicas=1&role0-image=i&\
-             role0-gpus=8&role0-cpu=1&role0-memory=1Gi&role0-command="
-        )
-    };
-    let answer = hub.post(&mut alice, "/submit", &fields("train")).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    assert_eq!(answer.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"train.yaml\"");
-    assert!(
-        answer.body.contains("kind: PyTorchJob") && answer.body.contains("name: train"),
-        "{}",
-        answer.body
-    );
-    let answer = hub.post(&mut alice, "/submit", &fields("Train!")).await;
-    assert!(answer.status == 422 && answer.body.contains("id=\"name-trouble\""), "{}", answer.body);
-    let answer = hub.post(&mut alice, "/submit", "mode=yaml&do=export&yaml=a%3A+1%0D%0Ab%3A+2").await;
-    assert_eq!((answer.status, answer.body.as_str()), (200, "a: 1\nb: 2"));
-    assert_eq!(answer.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"job.yaml\"");
-    assert!(hub.object(&format!("{}/train", JOBS.replace("NS", "a"))).await.is_err(), "nothing was made");
-}
-
 /// A log is of a job that its reader may see; of another one nothing is said, not even that it is there.
 #[tokio::test]
 async fn logs_of_others_are_not_read() {
@@ -360,82 +252,6 @@ async fn logs_of_others_are_not_read() {
     }
     let answer = hub.get(&mut Browser::default(), log).await;
     assert_eq!(answer.status, 303);
-}
-
-const CELLS: &str = "
-physicalCluster:
-  cellTypes:
-    NODE: {childCellType: GPU, childCellNumber: 4, isNodeLevel: true}
-  physicalCells:
-  - {cellType: NODE, cellAddress: n-0}
-  - {cellType: NODE, cellAddress: n-1}
-virtualClusters:
-  vc1: {virtualCells: [{cellType: NODE, cellNumber: 1}]}
-";
-
-/// What a configuration would change is shown first, and only what was shown is applied.
-#[tokio::test]
-async fn a_configuration_is_looked_at_and_applied() {
-    let hub = Hub::start().await;
-    let (mut root, mut alice) = (hub.sign_in("token-r").await, hub.sign_in("token-a").await);
-    let path = "/virtual-clusters/configuration";
-    let encoded = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
-    let seen = |body: &str| {
-        let rest = body.split("name=\"seen\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
-        rest.unwrap_or_default().to_owned()
-    };
-    let answer = hub.get(&mut alice, path).await;
-    assert!(
-        answer.body.contains("The configuration is not shown") && !answer.body.contains("<textarea"),
-        "{}",
-        answer.body
-    );
-    assert_eq!(hub.get(&mut Browser::default(), path).await.status, 303);
-
-    hub.get(&mut root, path).await;
-    let wrong = CELLS.replace("cellNumber: 1}", "cellNumber: 9}");
-    let answer = hub.post(&mut root, path, &format!("do=preview&yaml={}", encoded(&wrong))).await;
-    assert!(answer.status == 422 && answer.body.contains("id=\"troubles\""), "{}", answer.body);
-    let answer = hub.post(&mut root, path, &format!("do=preview&yaml={}", encoded(CELLS))).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    assert!(
-        answer.body.contains("Virtual clusters that come</b>: vc1")
-            && answer.body.contains("Apply this difference"),
-        "{}",
-        answer.body
-    );
-    let first = seen(&answer.body);
-
-    // Another text than the one that was looked at is not applied.
-    let other = CELLS.replace("vc1", "vc2");
-    let answer = hub.post(&mut root, path, &format!("do=apply&seen={first}&yaml={}", encoded(&other))).await;
-    assert!(answer.status == 422 && answer.body.contains("It was not applied"), "{}", answer.body);
-    let objects = "/apis/fleet.dev/v1alpha1/cellconfigurations";
-    assert_eq!(hub.object(objects).await.expect("a list")["items"], json!([]));
-    let answer = hub.post(&mut root, path, &format!("do=apply&seen={first}&yaml={}", encoded(CELLS))).await;
-    assert_eq!((answer.status, location(&answer)), (303, "/virtual-clusters"), "{}", answer.body);
-    let listed = hub.object(objects).await.expect("a list");
-    assert!(listed["items"][0]["spec"]["virtualClusters"]["vc1"].is_object(), "{listed}");
-
-    // Somebody else was faster: what was looked at is not what would be written.
-    hub.get(&mut root, path).await;
-    let more = CELLS.replace("cellNumber: 1}", "cellNumber: 2}");
-    let answer = hub.post(&mut root, path, &format!("do=preview&yaml={}", encoded(&more))).await;
-    let second = seen(&answer.body);
-    let name = listed["items"][0]["metadata"]["name"].as_str().expect("a name");
-    let patch = json!({"spec": {"access": {"vc1": {"submitterNamespaces": ["a"]}}}});
-    let request = Request::patch(format!("{objects}/{name}"))
-        .header(header::CONTENT_TYPE, "application/merge-patch+json")
-        .body(patch.to_string().into_bytes())
-        .expect("a request");
-    let _: Value = hub.admin.request(request).await.expect("a change");
-    let answer = hub.post(&mut root, path, &format!("do=apply&seen={second}&yaml={}", encoded(&more))).await;
-    assert!(answer.status == 422 && answer.body.contains("It was not applied"), "{}", answer.body);
-    // The form of another site does nothing.
-    let key = std::mem::replace(&mut root.form_key, "other".into());
-    let answer = hub.post(&mut root, path, &format!("do=apply&seen={second}&yaml={}", encoded(&more))).await;
-    assert_eq!(answer.status, 403);
-    root.form_key = key;
 }
 
 /// Tools are answered, not sent to the sign-in page.
@@ -566,64 +382,6 @@ async fn a_line_of_50000_jobs_is_read_page_by_page() {
         }
     }
     assert_eq!(positions, 1000);
-}
-
-#[tokio::test]
-async fn virtual_clusters_are_shown_to_who_may_list_them() {
-    let hub = Hub::start().await;
-    let path = "/apis/fleet.dev/v1alpha1/virtualclusters";
-    let object = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "vc1"},
-        "spec": {"name": "VC1", "configuration": "cells"}});
-    hub.create(path, object).await;
-    let report = async |used: i64| {
-        let status = json!({"status": {"guaranteed": 8, "used": used, "borrowedOut": 1, "borrowedIn": 0, "gpu": "6/8", "waiting": 3}});
-        let request = Request::patch(format!("{path}/vc1/status"))
-            .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .body(status.to_string().into_bytes())
-            .expect("a request");
-        let _: Value = hub.admin.request(request).await.expect("a status");
-        hub.until(|known| known.virtual_clusters().values().any(|one| one.used == used)).await;
-    };
-    report(6).await;
-    let (mut root, mut alice) = (hub.sign_in("token-r").await, hub.sign_in("token-a").await);
-    let seen = hub.get(&mut root, "/virtual-clusters").await.body;
-    assert!(seen.contains("VC1") && seen.contains("6 of 8 cells used, 8 guaranteed, 1 lent"), "{seen}");
-    let seen = hub.get(&mut alice, "/virtual-clusters").await.body;
-    assert!(!seen.contains("VC1") && seen.contains("Virtual clusters are not shown"), "{seen}");
-    // The first page has them from the watches, to whom the hub lets list them.
-    let seen = hub.get(&mut root, "/").await.body;
-    assert!(seen.contains("VC1") && seen.contains("6 of 8 cells used, 8 guaranteed, 1 lent"), "{seen}");
-    assert!(!hub.get(&mut alice, "/").await.body.contains("VC1"));
-    // Their own page changes by itself.
-    let request = Request::get("/live?page=/virtual-clusters").header(header::COOKIE, root.cookie());
-    let answer =
-        hub.pages.clone().oneshot(request.body(Body::empty()).expect("a request")).await.expect("one");
-    let mut events = answer.into_body();
-    let mut read = async |wanted: &str| {
-        let reading = tokio::time::timeout(Duration::from_secs(20), async {
-            let mut seen = String::new();
-            while !seen.contains(wanted) {
-                let frame = events.frame().await.expect("a frame").expect("no error");
-                seen.push_str(&String::from_utf8_lossy(frame.data_ref().expect("data")));
-            }
-        });
-        reading.await.unwrap_or_else(|_| panic!("{wanted:?} in the stream"));
-    };
-    read("6 of 8 cells used").await;
-    report(7).await;
-    read("7 of 8 cells used").await;
-    // A dry run says how a virtual cluster stands, and that there is none of this name.
-    for (vc, says) in
-        [("VC1", "1 lent, 0 bad; 3 of its jobs wait."), ("vc9", "there is no virtual cluster vc9")]
-    {
-        hub.get(&mut root, "/submit").await;
-        let fields = format!(
-            "do=check&name=train&namespace=a&kind=PyTorchJob&virtual_cluster={vc}&class=prod&role0-name=Master&role0-replicas=1&\
-             role0-image=i&role0-gpus=8&role0-cpu=1&role0-memory=1Gi"
-        );
-        let answer = hub.post(&mut root, "/submit", &fields).await;
-        assert!(answer.status == 200 && answer.body.contains(says), "{vc}: {}", answer.body);
-    }
 }
 
 /// Pages say it and show what was known, programs are told, and all goes on by itself when the hub is back.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fleet_resources::Resources;
 
 use crate::names::JobId;
+use crate::refusal::{QuotaRefusal, Rule, Shortfall};
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
-use crate::verdict::{Rule, Shortfall, Verdict};
 
 /// A job that holds quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Ledger {
     ///
     /// # Errors
     /// The first limit it would exceed, from the leaf to the root.
-    pub fn check(&self, leaf: NodeId, request: &Resources, preemptible: bool) -> Result<(), Verdict> {
+    pub fn check(&self, leaf: NodeId, request: &Resources, preemptible: bool) -> Result<(), QuotaRefusal> {
         self.check_request(leaf, &self.tree.request(request), preemptible)
     }
 
@@ -151,7 +151,7 @@ impl Ledger {
         leaf: NodeId,
         request: &Request,
         preemptible: bool,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), QuotaRefusal> {
         self.first_short(leaf, request, preemptible, |_| 0)
             .map_or(Ok(()), |short| Err(self.verdict(leaf, &short)))
     }
@@ -198,13 +198,13 @@ impl Ledger {
     }
 
     /// A limit as a verdict, with its numbers.
-    pub(crate) fn verdict(&self, leaf: NodeId, short: &Short) -> Verdict {
+    pub(crate) fn verdict(&self, leaf: NodeId, short: &Short) -> QuotaRefusal {
         let cell = self.tree.cell(short.node, short.r);
         let (limit, used) = match short.rule {
             Rule::Max => (self.tree.max[cell], self.held[cell]),
             Rule::Min => (self.guaranteed_at(short.node, short.r), self.firm[cell]),
         };
-        Verdict::of(Shortfall {
+        QuotaRefusal::of(Shortfall {
             rule: short.rule,
             resource: self.tree.resources()[short.r].clone(),
             path: self.tree.node(short.node).path.clone(),

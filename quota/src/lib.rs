@@ -11,20 +11,23 @@ mod places;
 mod plan;
 mod planner;
 mod queues;
+mod refusal;
 mod share;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod verdict;
 mod victims;
 
 pub use ledger::{AdmittedJob, Ledger};
 pub use names::{ClusterName, JobId};
 pub use places::{AnyPlace, Places};
-pub use plan::{Claim, Decision, NotAdmitted, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
+pub use plan::{
+    Claim, Decision, NotAdmitted, Outcome, PlanLimits, QuotaPlan, Take, TakeRule, Victim, WaitReason,
+};
 pub use planner::{Planner, Position, TreeEdit};
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
+pub use refusal::{QuotaRefusal, Rule, Shortfall};
 pub use share::Share;
 pub use spec::NodeSpec;
 pub use tree::{
@@ -32,4 +35,3 @@ pub use tree::{
     REQUIRE_QUEUE, Request, SUBMITTER_NAMESPACES, SUBMITTERS, TreeError, TreeNode, TreeWarning, Values,
     is_namespace, queue_prefix, subject,
 };
-pub use verdict::{Rule, Shortfall, Verdict};

@@ -5,8 +5,8 @@ use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{ClusterName, JobId};
+use crate::refusal::QuotaRefusal;
 use crate::tree::NodeId;
-use crate::verdict::Verdict;
 
 /// Limits of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// The quota tree has no capacity.
-    Quota(Verdict),
+    Quota(QuotaRefusal),
     /// Quota is free, but no cluster can hold the gang now.
     NoPlace,
     /// An earlier job of the leaf goes first and cannot start.
@@ -107,7 +107,7 @@ pub enum WaitReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
     /// The quota tree has no capacity.
-    Quota(Verdict),
+    Quota(QuotaRefusal),
     /// Capacity is free, but reserved for this job.
     Reserved(JobId),
 }
@@ -136,7 +136,7 @@ pub struct Decision {
 
 /// The result of one planning cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct QuotaPlan {
     /// In the order in which they were made. A reason to wait is reported only when its kind has changed, and only
     /// for the first of equal jobs of a leaf. [`equals`](crate::Planner::equals) has the other jobs,
     /// [`reason`](crate::Planner::reason) the present reason of any job.
@@ -147,7 +147,7 @@ pub struct Plan {
     pub wake_at_ms: Option<i64>,
 }
 
-impl Plan {
+impl QuotaPlan {
     /// Jobs that start, and where.
     pub fn admitted(&self) -> impl Iterator<Item = (&JobId, &ClusterName)> {
         self.decisions.iter().filter_map(|decision| match &decision.outcome {

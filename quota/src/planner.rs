@@ -31,7 +31,7 @@ use fleet_resources::Resources;
 use crate::ledger::{AdmittedJob, Ledger};
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
-use crate::plan::{Claim, NotAdmitted, Plan, PlanLimits};
+use crate::plan::{Claim, NotAdmitted, PlanLimits, QuotaPlan};
 use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use backoff::Backoffs;
@@ -257,8 +257,8 @@ impl Planner {
 
     /// Makes a plan. An admitted job holds quota and places on return and no longer waits. To give back a job that
     /// cannot be bound, call [`enqueue`](Self::enqueue).
-    pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
-        let mut plan = Plan::default();
+    pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> QuotaPlan {
+        let mut plan = QuotaPlan::default();
         self.begin_starts(now_ms);
         self.end_pauses(now_ms);
         self.end_backoffs(now_ms);

@@ -71,8 +71,7 @@ pub struct WaitingJob {
     pub run_time_ms: Option<i64>,
     /// How often it was preempted.
     pub preemptions: u32,
-    /// A digest made by the caller, equal for jobs that the same clusters can hold (same components and
-    /// constraints).
+    /// A digest made by the caller, equal for jobs that the same clusters can hold (same components and constraints).
     pub shape: u64,
 }
 

@@ -192,8 +192,7 @@ impl QuotaTree {
         self.keeps
     }
 
-    /// GPU time that may be lost for each unit that a preemptor gains, in thousandths; `None` if the root does not
-    /// say.
+    /// GPU time that may be lost for each unit that a preemptor gains, in thousandths; `None` if the root does not say.
     pub(crate) fn max_loss_milli(&self) -> Option<i64> {
         self.max_loss_milli
     }

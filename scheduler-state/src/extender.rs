@@ -26,7 +26,7 @@ pub enum Question {
 
 /// A question about a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct GroupQuestion {
     pub number: u64,
     pub group: GroupId,
     pub question: Question,
@@ -61,7 +61,7 @@ pub struct ExtenderAnswers {
     /// By serial number, because numbers of groups are reused.
     pub asked: BTreeMap<(GroupId, Question), u64>,
     pub last: u64,
-    pub new: Vec<Asked>,
+    pub new: Vec<GroupQuestion>,
     /// Time of the last cycle, in seconds since the epoch.
     pub now: i64,
     /// No answer expires before.

@@ -16,7 +16,7 @@ use fantoccini::{
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 
-use crate::wait::{self, Look};
+use crate::wait::{self, Polled};
 
 /// Names another driver than the one on PATH.
 const DRIVER: &str = "FLEET_CHROMEDRIVER";
@@ -135,7 +135,7 @@ impl Browser {
         wait::wait_for(&format!("the page that {selector} leads to"), WITHIN, async || {
             let left =
                 self.run("return window.left === undefined && document.readyState === 'complete'").await?;
-            Ok(Look::at(left == true, || "still the page before".to_owned()))
+            Ok(Polled::when(left == true, || "still the page before".to_owned()))
         })
         .await
     }
@@ -233,7 +233,7 @@ impl Browser {
     pub async fn until_it_says(&self, words: &str) -> anyhow::Result<()> {
         wait::wait_for(&format!("the page to say {words:?}"), WITHIN, async || {
             let text = self.text().await?;
-            Ok(Look::at(text.contains(words), || text))
+            Ok(Polled::when(text.contains(words), || text))
         })
         .await
     }

@@ -25,7 +25,7 @@ use crate::{
     objects::{self, Kind},
     rights::Hub,
     servers::{ApiServers, Door, Plane},
-    wait::{self, Look},
+    wait::{self, Polled},
 };
 
 /// Bound of everything that happens by itself and is quick; generous, because tests share two cores.
@@ -239,7 +239,7 @@ impl TestFleet {
                 let ready = objects::condition(&found, "Ready").is_some_and(|c| c["status"] == "True");
                 let nodes = found["status"]["nodeSummary"]["readyNum"].as_u64().unwrap_or(0);
                 let all = nodes as usize >= member.nodes;
-                Ok(Look::at(ready && all, || found["status"].to_string()))
+                Ok(Polled::when(ready && all, || found["status"].to_string()))
             })
             .await?;
         }
@@ -461,7 +461,7 @@ impl TestFleet {
     pub async fn wait_for<T>(
         &self,
         what: &str,
-        look: impl AsyncFnMut() -> anyhow::Result<Look<T>>,
+        look: impl AsyncFnMut() -> anyhow::Result<Polled<T>>,
     ) -> anyhow::Result<T> {
         match wait::wait_for(what, SOON, look).await {
             Ok(found) => Ok(found),
@@ -477,7 +477,7 @@ impl TestFleet {
         self.wait_for(&format!("{} {name} to be {state}", kind.kind), async || {
             let job = self.get(kind, "default", name).await?.unwrap_or_default();
             let seen = objects::job_state(&job);
-            Ok(if seen == state { Look::Yes(job) } else { Look::NotYet(format!("state {seen:?}")) })
+            Ok(if seen == state { Polled::Yes(job) } else { Polled::NotYet(format!("state {seen:?}")) })
         })
         .await
     }
@@ -492,9 +492,9 @@ impl TestFleet {
             let found = self.get(objects::BINDING, "default", &binding).await?.unwrap_or_default();
             let scheduled = objects::condition(&found, "Scheduled").cloned().unwrap_or_default();
             Ok(if scheduled["status"] == "False" && scheduled["reason"] == reason {
-                Look::Yes(found)
+                Polled::Yes(found)
             } else {
-                Look::NotYet(scheduled.to_string())
+                Polled::NotYet(scheduled.to_string())
             })
         })
         .await
@@ -507,8 +507,8 @@ impl TestFleet {
     pub async fn wait_gone(&self, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
         self.wait_for(&format!("{} {name} to be gone", kind.kind), async || {
             Ok(match self.get(kind, namespace, name).await? {
-                None => Look::Yes(()),
-                Some(found) => Look::NotYet(found["metadata"].to_string()),
+                None => Polled::Yes(()),
+                Some(found) => Polled::NotYet(found["metadata"].to_string()),
             })
         })
         .await
@@ -531,7 +531,7 @@ impl TestFleet {
                 // Statuses of virtual clusters follow a little later.
                 found = check::check_invariants(&self.history(), &snapshot);
             }
-            Ok(Look::at(found.is_empty(), || format!("{found:#?}")))
+            Ok(Polled::when(found.is_empty(), || format!("{found:#?}")))
         });
         // A violation in the history does not go away, so this look is the one that counts.
         if let Err(error) = settled.await {

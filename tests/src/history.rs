@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use fleet_check::{Change, History};
+use fleet_check::{History, ObservedChange};
 use futures::StreamExt;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::watcher};
 
@@ -48,7 +48,7 @@ impl Recorder {
                 let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
                 let object = Arc::new(serde_json::to_value(object).unwrap_or_default());
                 if history.changes.len() < MOST_CHANGES {
-                    history.changes.push(Change { cluster: cluster.clone(), object, gone });
+                    history.changes.push(ObservedChange { cluster: cluster.clone(), object, gone });
                 }
             };
             let key = |object: &DynamicObject| (object.namespace().unwrap_or_default(), object.name_any());

@@ -14,7 +14,7 @@ use tokio::process::Command;
 
 use crate::{
     table::Table,
-    wait::{Look, wait_for},
+    wait::{Polled, wait_for},
 };
 
 /// Names a kubectl other than the one on PATH.
@@ -163,7 +163,7 @@ impl Kubectl {
     ) -> anyhow::Result<Said> {
         wait_for(&format!("`kubectl {line}` to say the right thing"), within, async || {
             let said = self.ok(line).await?;
-            Ok(if right(&said) { Look::Yes(said) } else { Look::NotYet(said.to_string()) })
+            Ok(if right(&said) { Polled::Yes(said) } else { Polled::NotYet(said.to_string()) })
         })
         .await
     }

@@ -32,7 +32,7 @@ pub use process::FleetProcess;
 pub use random::Random;
 pub use servers::ApiServers;
 pub use table::Table;
-pub use wait::{Look, wait_for};
+pub use wait::{Polled, wait_for};
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    Look, TestFleet,
+    Polled, TestFleet,
     objects::{self, POD, POD_GROUP, VOLCANO_JOB},
 };
 
@@ -36,7 +36,7 @@ pub async fn wait_phase(
         .wait_for(&format!("{name} to be {wanted}"), async || {
             let job = objects::get(client, VOLCANO_JOB, "default", name).await?.unwrap_or_default();
             let found = objects::job_state(&job);
-            Ok(if found == wanted { Look::Yes(job) } else { Look::NotYet(job["status"].to_string()) })
+            Ok(if found == wanted { Polled::Yes(job) } else { Polled::NotYet(job["status"].to_string()) })
         })
         .await
 }

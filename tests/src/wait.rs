@@ -11,18 +11,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Variable that names the folder with real servers.
 pub const REAL_SERVERS: &str = "KUBEBUILDER_ASSETS";
 
-/// One look at a condition.
+/// What one poll of a condition found.
 #[derive(Debug)]
-pub enum Look<T> {
+pub enum Polled<T> {
     Yes(T),
     /// What was seen instead; the failure repeats it.
     NotYet(String),
 }
 
-impl Look<()> {
+impl Polled<()> {
     /// Yes if `true`.
-    pub fn at(is: bool, seen: impl FnOnce() -> String) -> Self {
-        if is { Look::Yes(()) } else { Look::NotYet(seen()) }
+    pub fn when(is: bool, seen: impl FnOnce() -> String) -> Self {
+        if is { Polled::Yes(()) } else { Polled::NotYet(seen()) }
     }
 }
 
@@ -31,21 +31,21 @@ fn slower() -> u32 {
     if std::env::var_os(REAL_SERVERS).is_some_and(|folder| !folder.is_empty()) { 4 } else { 1 }
 }
 
-/// Waits until a look says yes. With real servers the bound is four times as long.
+/// Polls until the answer is yes. With real servers the bound is four times as long.
 ///
 /// # Errors
-/// The look's own error at once; else, after `within`, what was waited for and what was seen last.
+/// The error of a poll at once; else, after `within`, what was waited for and what was seen last.
 pub async fn wait_for<T>(
     what: &str,
     within: Duration,
-    mut look: impl AsyncFnMut() -> anyhow::Result<Look<T>>,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Polled<T>>,
 ) -> anyhow::Result<T> {
     let within = within * slower();
     let deadline = Instant::now() + within;
     loop {
         let seen = match look().await? {
-            Look::Yes(found) => return Ok(found),
-            Look::NotYet(seen) => seen,
+            Polled::Yes(found) => return Ok(found),
+            Polled::NotYet(seen) => seen,
         };
         if Instant::now() >= deadline {
             bail!("waited {} s for {what}; last seen: {seen}", within.as_secs_f64());
@@ -63,11 +63,11 @@ mod tests {
         let mut looks = 0;
         let found = wait_for("three looks", Duration::from_secs(1), async || {
             looks += 1;
-            Ok(if looks == 3 { Look::Yes(looks) } else { Look::NotYet("fewer".to_string()) })
+            Ok(if looks == 3 { Polled::Yes(looks) } else { Polled::NotYet("fewer".to_string()) })
         });
         assert_eq!(found.await.expect("found"), 3);
         let never = wait_for("the end of time", Duration::from_millis(50), async || {
-            Ok(Look::<()>::NotYet("a clock".to_string()))
+            Ok(Polled::<()>::NotYet("a clock".to_string()))
         });
         let error = never.await.expect_err("too late").to_string();
         assert_eq!(error, "waited 0.05 s for the end of time; last seen: a clock");

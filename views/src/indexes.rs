@@ -9,7 +9,7 @@ use std::{
 use crate::{
     facts::Id,
     job::{Job, State},
-    told::{Told, is_one},
+    preemption_message::{PreemptionMessage, is_preempted},
 };
 
 /// A run that was preempted: when it ended, of which job, and its epoch. The newest are first.
@@ -120,8 +120,8 @@ fn restarts(job: &Job) -> bool {
 
 /// The runs of a job that were preempted, with who took their places.
 fn overs(job: &Job) -> impl Iterator<Item = (Over, &str)> {
-    job.binding.attempts.iter().filter(|attempt| is_one(attempt)).map(|attempt| {
+    job.binding.attempts.iter().filter(|attempt| is_preempted(attempt)).map(|attempt| {
         let over = (Reverse(attempt.ended_s), job.id.clone(), attempt.epoch);
-        (over, Told::read(&attempt.message).by)
+        (over, PreemptionMessage::read(&attempt.message).by)
     })
 }

@@ -21,6 +21,7 @@ mod natural;
 mod nodes;
 mod outlook;
 mod paths;
+mod preemption_message;
 mod preemptions;
 mod queue_amounts;
 mod queues;
@@ -30,7 +31,6 @@ mod sight;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod told;
 mod virtual_clusters;
 
 pub use bars::{Bar, bar};

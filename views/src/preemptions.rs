@@ -8,8 +8,8 @@ use crate::{
     job::Job,
     known::Known,
     paths::holds,
+    preemption_message::{PreemptionMessage, is_preempted},
     sight::{Namespaces, Sight},
-    told::{Told, is_one},
 };
 
 /// Preemptions on one page.
@@ -62,10 +62,10 @@ fn row(known: &Known, sight: &Sight, over: &Over, taker: Option<&Job>) -> Option
     let (_, id, epoch) = over;
     let victim = known.job(id)?;
     let attempt =
-        victim.binding.attempts.iter().find(|attempt| attempt.epoch == *epoch && is_one(attempt))?;
-    let told = Told::read(&attempt.message);
+        victim.binding.attempts.iter().find(|attempt| attempt.epoch == *epoch && is_preempted(attempt))?;
+    let message = PreemptionMessage::read(&attempt.message);
     let names = |job: &Job| (job.namespace().to_owned(), job.name().to_owned(), job.binding.resource.clone());
-    let (namespace, name) = told.by.split_once('/').unwrap_or(("", told.by));
+    let (namespace, name) = message.by.split_once('/').unwrap_or(("", message.by));
     let taker = taker.or_else(|| known.named(namespace, name)).map(names);
     let gone = || (namespace.to_owned(), name.to_owned(), String::new());
     let has_taker = !name.is_empty() && sight.jobs.has(namespace);
@@ -73,8 +73,8 @@ fn row(known: &Known, sight: &Sight, over: &Over, taker: Option<&Job>) -> Option
         victim: sight.jobs.has(victim.namespace()).then(|| names(victim)),
         taker: has_taker.then(|| taker.unwrap_or_else(gone)),
         cluster: attempt.cluster.clone(),
-        rule: told.rule.to_owned(),
-        lost: told.lost.to_owned(),
+        rule: message.rule.to_owned(),
+        lost: message.lost.to_owned(),
         at_s: attempt.ended_s,
     })
 }

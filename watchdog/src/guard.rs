@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    judge::{Judge, Renewal, Verdict},
+    judge::{Judge, LeaseVerdict, Renewal},
     lease::LeaseError,
     names::{KILL_GRACE, PERIOD, STATE_FOLDER},
 };
@@ -31,7 +31,7 @@ pub fn content_file() -> PathBuf {
 /// `stop` sends a signal to the other containers.
 pub fn watch(
     ask: impl Fn() -> Result<Renewal, LeaseError> + Send + 'static,
-    mut tell: impl FnMut(Verdict),
+    mut tell: impl FnMut(LeaseVerdict),
     mut stop: impl FnMut(Signal),
     mut goes_on: impl FnMut() -> bool,
 ) {
@@ -64,7 +64,7 @@ pub fn watch(
         if told.replace(verdict) != Some(verdict) {
             tell(verdict);
         }
-        if verdict != Verdict::Lapsed {
+        if verdict != LeaseVerdict::Lapsed {
             (lapsed_at, terminated) = (None, false);
             continue;
         }

@@ -19,7 +19,7 @@ pub struct Renewal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LeaseVerdict {
     /// No renewal was seen to happen yet.
     Waiting,
     /// The lease holds.
@@ -39,7 +39,7 @@ pub struct Judge {
     content_until: Option<Duration>,
     /// Since when the lease holds again after it lapsed, and how long it must hold before a container may run.
     recovering: Option<(Duration, Duration)>,
-    verdict: Verdict,
+    verdict: LeaseVerdict,
 }
 
 impl Judge {
@@ -50,7 +50,7 @@ impl Judge {
             asked: now,
             content_until: None,
             recovering: None,
-            verdict: Verdict::Waiting,
+            verdict: LeaseVerdict::Waiting,
         }
     }
 
@@ -61,7 +61,7 @@ impl Judge {
             let until = self.asked + renewal.duration;
             let before =
                 self.content_until.replace(self.content_until.map_or(until, |known| known.max(until)));
-            if self.verdict == Verdict::Lapsed && before.is_none_or(|before| before <= asked) {
+            if self.verdict == LeaseVerdict::Lapsed && before.is_none_or(|before| before <= asked) {
                 self.recovering = Some((asked, renewal.duration));
             }
         }
@@ -71,28 +71,28 @@ impl Judge {
 
     /// The verdict at `now`, which must not be before what was read. Lapsed lasts until the lease has held for a
     /// whole duration, so that whoever deletes the pods has time.
-    pub fn verdict(&mut self, now: Duration) -> Verdict {
+    pub fn verdict(&mut self, now: Duration) -> LeaseVerdict {
         let holds = self.content_until.is_some_and(|until| now < until);
         self.verdict = match (self.verdict, holds) {
-            (Verdict::Waiting, false)
+            (LeaseVerdict::Waiting, false)
                 if self.content_until.is_none() && now < self.started + FIRST_PATIENCE =>
             {
-                Verdict::Waiting
+                LeaseVerdict::Waiting
             }
             (_, false) => {
                 self.recovering = None;
-                Verdict::Lapsed
+                LeaseVerdict::Lapsed
             }
-            (Verdict::Lapsed, true) => match self.recovering {
-                Some((since, wait)) if now >= since + wait => Verdict::Content,
-                Some(_) => Verdict::Lapsed,
+            (LeaseVerdict::Lapsed, true) => match self.recovering {
+                Some((since, wait)) if now >= since + wait => LeaseVerdict::Content,
+                Some(_) => LeaseVerdict::Lapsed,
                 None => {
                     let wait = self.seen.as_ref().map_or(FIRST_PATIENCE, |seen| seen.duration);
                     self.recovering = Some((now, wait));
-                    Verdict::Lapsed
+                    LeaseVerdict::Lapsed
                 }
             },
-            (_, true) => Verdict::Content,
+            (_, true) => LeaseVerdict::Content,
         };
         self.verdict
     }
@@ -100,8 +100,8 @@ impl Judge {
     /// When the verdict may change by itself.
     pub fn next_change(&self) -> Duration {
         match (self.verdict, self.content_until, self.recovering) {
-            (Verdict::Waiting, None, _) => self.started + FIRST_PATIENCE,
-            (Verdict::Content | Verdict::Waiting, Some(until), _) => until,
+            (LeaseVerdict::Waiting, None, _) => self.started + FIRST_PATIENCE,
+            (LeaseVerdict::Content | LeaseVerdict::Waiting, Some(until), _) => until,
             (_, _, Some((since, wait))) => since + wait,
             _ => Duration::MAX,
         }
@@ -124,22 +124,22 @@ mod tests {
     fn only_a_renewal_that_was_seen_to_happen_counts() {
         let mut judge = Judge::new(s(0));
         judge.read(s(1), renewal("a", 30));
-        assert_eq!(judge.verdict(s(2)), Verdict::Waiting, "its age is not known");
+        assert_eq!(judge.verdict(s(2)), LeaseVerdict::Waiting, "its age is not known");
         judge.read(s(3), renewal("a", 30));
         judge.read(s(5), renewal("b", 30));
-        assert_eq!(judge.verdict(s(5)), Verdict::Content);
+        assert_eq!(judge.verdict(s(5)), LeaseVerdict::Content);
         // Renewed after the question of second 3: it may have been then.
         assert_eq!(judge.next_change(), s(33));
-        assert_eq!(judge.verdict(s(32)), Verdict::Content);
-        assert_eq!(judge.verdict(s(33)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(32)), LeaseVerdict::Content);
+        assert_eq!(judge.verdict(s(33)), LeaseVerdict::Lapsed);
     }
 
     #[test]
     fn without_any_renewal_it_lapses_after_its_patience() {
         let mut judge = Judge::new(s(100));
-        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE - s(1)), Verdict::Waiting);
+        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE - s(1)), LeaseVerdict::Waiting);
         assert_eq!(judge.next_change(), s(100) + FIRST_PATIENCE);
-        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE), LeaseVerdict::Lapsed);
     }
 
     #[test]
@@ -148,8 +148,8 @@ mod tests {
         for (at, mark, seconds) in [(1, "a", 30), (2, "b", 30), (3, "c", 1)] {
             judge.read(s(at), renewal(mark, seconds));
         }
-        assert_eq!(judge.verdict(s(30)), Verdict::Content);
-        assert_eq!(judge.verdict(s(31)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(30)), LeaseVerdict::Content);
+        assert_eq!(judge.verdict(s(31)), LeaseVerdict::Lapsed);
     }
 
     #[test]
@@ -157,18 +157,18 @@ mod tests {
         let mut judge = Judge::new(s(0));
         judge.read(s(1), renewal("a", 10));
         judge.read(s(2), renewal("b", 10));
-        assert_eq!(judge.verdict(s(20)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(20)), LeaseVerdict::Lapsed);
         judge.read(s(21), renewal("b", 10));
         judge.read(s(22), renewal("c", 10));
-        assert_eq!(judge.verdict(s(22)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(22)), LeaseVerdict::Lapsed);
         judge.read(s(28), renewal("d", 10));
-        assert_eq!((judge.verdict(s(31)), judge.next_change()), (Verdict::Lapsed, s(32)));
+        assert_eq!((judge.verdict(s(31)), judge.next_change()), (LeaseVerdict::Lapsed, s(32)));
         judge.read(s(31), renewal("e", 10));
-        assert_eq!(judge.verdict(s(32)), Verdict::Content);
+        assert_eq!(judge.verdict(s(32)), LeaseVerdict::Content);
         // Silence while it recovers begins the count anew.
-        assert_eq!(judge.verdict(s(60)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(60)), LeaseVerdict::Lapsed);
         judge.read(s(61), renewal("f", 10));
         judge.read(s(62), renewal("g", 10));
-        assert_eq!(judge.verdict(s(63)), Verdict::Lapsed);
+        assert_eq!(judge.verdict(s(63)), LeaseVerdict::Lapsed);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use fleet_watchdog::{
     IN_POD_VARIABLE, TOKEN_FOLDER,
     guard::{self, Signal, content_file},
-    judge::Verdict,
+    judge::LeaseVerdict,
     lease::Source,
 };
 
@@ -73,11 +73,11 @@ fn source() -> Result<Source, String> {
     })
 }
 
-fn note(verdict: Verdict) {
+fn note(verdict: LeaseVerdict) {
     eprintln!("the lease of the cluster: {verdict:?}");
     let file: PathBuf = content_file();
     let noted = match verdict {
-        Verdict::Content => std::fs::write(&file, ""),
+        LeaseVerdict::Content => std::fs::write(&file, ""),
         _ => match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

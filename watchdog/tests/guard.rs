@@ -13,7 +13,7 @@ use fleet_apiserver::{ApiServer, Config, ServeOptions};
 use fleet_watchdog::{
     LEASE_NAME, LEASE_NAMESPACE,
     guard::{self, Signal},
-    judge::Verdict,
+    judge::LeaseVerdict,
     lease::Source,
 };
 use kube::{
@@ -78,20 +78,20 @@ async fn content_while_it_is_renewed_then_containers_are_stopped() {
     };
     let mut number = 0;
     let start = Instant::now();
-    while verdicts.lock().unwrap().last() != Some(&Verdict::Content) {
+    while verdicts.lock().unwrap().last() != Some(&LeaseVerdict::Content) {
         assert!(start.elapsed() < WITHIN, "never content: {verdicts:?}");
         number += 1;
         renew(number % 60).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     assert!(signals.lock().unwrap().is_empty());
-    until("the lease to lapse", || verdicts.lock().unwrap().last() == Some(&Verdict::Lapsed)).await;
+    until("the lease to lapse", || verdicts.lock().unwrap().last() == Some(&LeaseVerdict::Lapsed)).await;
     until("containers to be stopped", || !signals.lock().unwrap().is_empty()).await;
     assert_eq!(*signals.lock().unwrap(), [Signal::Terminate], "they have time to end");
     goes_on.store(false, Ordering::SeqCst);
     watching.join().unwrap();
     let seen = verdicts.lock().unwrap().clone();
-    assert_eq!(seen, [Verdict::Waiting, Verdict::Content, Verdict::Lapsed]);
+    assert_eq!(seen, [LeaseVerdict::Waiting, LeaseVerdict::Content, LeaseVerdict::Lapsed]);
     let _ = std::fs::remove_dir_all(folder);
     served.shutdown().await;
 }

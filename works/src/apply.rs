@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     after_end::live_pods,
     cleanup::Removal,
-    desired::{self, Verdict},
+    desired::{self, ObjectComparison},
     inject,
     keys::ObjectId,
     marks::{epoch_of, is_of_run, kind_of},
@@ -279,7 +279,7 @@ impl Works {
         let is_job = ordinal == 0 && kind_of(wanted).is_job();
         let overwrite = self.settings.permits.overwrite;
         match desired::judge(&work.spec, ordinal, wanted, &live, overwrite) {
-            Verdict::Taken => {
+            ObjectComparison::Taken => {
                 let asks = work.spec.conflict_resolution == Some(ConflictResolution::Overwrite);
                 let consent = if asks {
                     "; Overwrite must be allowed by the member's agent (--allow-overwrite)"
@@ -291,13 +291,15 @@ impl Works {
                     format!("{id} exists in the member and was not made by Fleet{consent}"),
                 )
             }
-            Verdict::Wait(why) => not(Reason::WaitingForCleanup, format!("{id}: {why}")),
-            Verdict::Stale(newest) => Ok(Placed::Not(stale(work.spec.epoch, newest))),
-            Verdict::Supersede => {
+            ObjectComparison::Wait(why) => not(Reason::WaitingForCleanup, format!("{id}: {why}")),
+            ObjectComparison::Stale(newest) => Ok(Placed::Not(stale(work.spec.epoch, newest))),
+            ObjectComparison::Supersede => {
                 self.remove_run(id, &live).await?;
                 not(Reason::WaitingForCleanup, format!("{id}: an older run is still going"))
             }
-            Verdict::Same | Verdict::Patch(_) if is_job && live.metadata.deletion_timestamp.is_some() => {
+            ObjectComparison::Same | ObjectComparison::Patch(_)
+                if is_job && live.metadata.deletion_timestamp.is_some() =>
+            {
                 // Deleted in the member by another user. A result is kept for the hub; a run without one is
                 // removed and starts again under the same epoch when nothing of it is left.
                 if outcome(kind_of(wanted), &live.data["status"]).is_some() {
@@ -306,10 +308,10 @@ impl Works {
                 self.remove_run(id, &live).await?;
                 not(Reason::WaitingForCleanup, format!("{id} was deleted in the member"))
             }
-            Verdict::Same => Ok(Placed::Stands),
+            ObjectComparison::Same => Ok(Placed::Stands),
             // Its controller would make new pods beside those that still end: more than are counted and reserved. Those of this
             // agent count pods that end.
-            Verdict::Patch(patch)
+            ObjectComparison::Patch(patch)
                 if is_job
                     && desired::resumes(wanted, &live, &patch)
                     && !self.is_run_here(id)
@@ -319,7 +321,7 @@ impl Works {
                 let message = format!("{id} is resumed when the pods from before it was suspended are gone");
                 not(Reason::WaitingForCleanup, message)
             }
-            Verdict::Patch(patch) => {
+            ObjectComparison::Patch(patch) => {
                 let text = patch.to_string();
                 if self.state().is_settled(id, &text) {
                     return Ok(Placed::Stands);
@@ -332,7 +334,9 @@ impl Works {
                     return not(Reason::AppliedFailed, format!("{id} was deleted while it was changed"));
                 };
                 // If the server rewrites the values that it gets, this would be repeated forever.
-                if desired::judge(&work.spec, ordinal, wanted, &patched, overwrite) == Verdict::Patch(patch) {
+                if desired::judge(&work.spec, ordinal, wanted, &patched, overwrite)
+                    == ObjectComparison::Patch(patch)
+                {
                     self.state().settle(id, text);
                 }
                 Ok(Placed::Stands)

@@ -27,7 +27,7 @@ pub(crate) const POD_REPLACEMENT: &str = "podReplacementPolicy";
 
 /// Result of the comparison of an existing object with a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ObjectComparison {
     Same,
     /// This merge patch updates it.
     Patch(Value),
@@ -112,7 +112,7 @@ pub(crate) fn judge(
     desired: &Value,
     live: &DynamicObject,
     overwrite: bool,
-) -> Verdict {
+) -> ObjectComparison {
     let is_job = ordinal == 0 && kind_of(desired).is_job();
     if !is_managed(live) {
         if mutation::is_on(Mutation::ForeignAdopted) {
@@ -120,24 +120,26 @@ pub(crate) fn judge(
         }
         return match spec.conflict_resolution {
             Some(ConflictResolution::Overwrite) if overwrite => bring_in_line(desired, live),
-            _ => Verdict::Taken,
+            _ => ObjectComparison::Taken,
         };
     }
     if ordinal == 0
         && let Some(owner) = live.labels().get(BINDING_UID_LABEL)
     {
         if *owner != spec.binding.uid {
-            return Verdict::Wait(format!("an object of another binding ({owner}) must be deleted first"));
+            return ObjectComparison::Wait(format!(
+                "an object of another binding ({owner}) must be deleted first"
+            ));
         }
         match epoch_of(live) {
-            Some(epoch) if epoch > spec.epoch => return Verdict::Stale(epoch),
-            Some(_) if mutation::is_on(Mutation::OlderRunKept) => return Verdict::Same,
-            Some(epoch) if epoch < spec.epoch && is_job => return Verdict::Supersede,
+            Some(epoch) if epoch > spec.epoch => return ObjectComparison::Stale(epoch),
+            Some(_) if mutation::is_on(Mutation::OlderRunKept) => return ObjectComparison::Same,
+            Some(epoch) if epoch < spec.epoch && is_job => return ObjectComparison::Supersede,
             _ => {}
         }
     }
     if live.metadata.deletion_timestamp.is_some() && !is_job {
-        return Verdict::Wait("the object of that name is being deleted".to_owned());
+        return ObjectComparison::Wait("the object of that name is being deleted".to_owned());
     }
     bring_in_line(desired, live)
 }
@@ -179,7 +181,7 @@ pub(crate) fn without_finalizer<K: ResourceExt>(live: &K, finalizer: &str) -> Op
     Some(json!({"metadata": {"finalizers": rest, "resourceVersion": live.resource_version()}}))
 }
 
-fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
+fn bring_in_line(desired: &Value, live: &DynamicObject) -> ObjectComparison {
     let mut patch = Map::new();
     for (field, wanted) in desired.as_object().into_iter().flatten() {
         let found = &live.data[field];
@@ -196,8 +198,8 @@ fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
     }
     let mut patch = Value::Object(patch);
     unfence(desired, live, &mut patch);
-    let Value::Object(patch) = patch else { return Verdict::Same };
-    if patch.is_empty() { Verdict::Same } else { Verdict::Patch(Value::Object(patch)) }
+    let Value::Object(patch) = patch else { return ObjectComparison::Same };
+    if patch.is_empty() { ObjectComparison::Same } else { ObjectComparison::Patch(Value::Object(patch)) }
 }
 
 /// Removes the marks of a stopped job, and a fencing level that it no longer has.
@@ -325,7 +327,7 @@ mod tests {
     }
 
     /// The object as a server would keep it, changed by `change`.
-    fn check(change: impl Fn(&mut Value), expected: Verdict) {
+    fn check(change: impl Fn(&mut Value), expected: ObjectComparison) {
         let spec = spec(job());
         let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
         let mut stored = wanted.clone();
@@ -340,21 +342,21 @@ mod tests {
 
     #[test]
     fn what_stands_in_the_member() {
-        check(|_| {}, Verdict::Same);
+        check(|_| {}, ObjectComparison::Same);
         check(
             |o| o["spec"]["x"]["cpu"] = "2".into(),
-            Verdict::Patch(json!({"spec": {"x": {"cpu": "1000m"}}})),
+            ObjectComparison::Patch(json!({"spec": {"x": {"cpu": "1000m"}}})),
         );
-        check(|o| o["metadata"]["annotations"][EPOCH_ANNOTATION] = "1".into(), Verdict::Supersede);
-        check(|o| o["metadata"]["annotations"][EPOCH_ANNOTATION] = "3".into(), Verdict::Stale(3));
-        check(|o| o["metadata"]["labels"] = json!({}), Verdict::Taken);
+        check(|o| o["metadata"]["annotations"][EPOCH_ANNOTATION] = "1".into(), ObjectComparison::Supersede);
+        check(|o| o["metadata"]["annotations"][EPOCH_ANNOTATION] = "3".into(), ObjectComparison::Stale(3));
+        check(|o| o["metadata"]["labels"] = json!({}), ObjectComparison::Taken);
         check(
             |o| o["metadata"]["labels"][BINDING_UID_LABEL] = "u0".into(),
-            Verdict::Wait("an object of another binding (u0) must be deleted first".to_owned()),
+            ObjectComparison::Wait("an object of another binding (u0) must be deleted first".to_owned()),
         );
         check(
             |o| o["metadata"]["finalizers"] = json!(["other"]),
-            Verdict::Patch(
+            ObjectComparison::Patch(
                 json!({"metadata": {"finalizers": ["other", RESULT_FINALIZER], "resourceVersion": "7"}}),
             ),
         );
@@ -374,7 +376,7 @@ mod tests {
             let mut stored = wanted.clone();
             stored["metadata"]["annotations"][FENCED_ANNOTATION] = "2".into();
             stored["spec"]["runPolicy"]["suspend"] = true.into();
-            let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &live(stored), true) else {
+            let ObjectComparison::Patch(patch) = judge(&spec, 0, &wanted, &live(stored), true) else {
                 panic!("no patch")
             };
             assert_eq!(patch["metadata"], json!({"annotations": {FENCED_ANNOTATION: null}}));
@@ -386,7 +388,7 @@ mod tests {
         // No longer a job that may move.
         check(
             |o| o["metadata"]["annotations"][FENCING_ANNOTATION] = "Lease".into(),
-            Verdict::Patch(json!({"metadata": {"annotations": {FENCING_ANNOTATION: null}}})),
+            ObjectComparison::Patch(json!({"metadata": {"annotations": {FENCING_ANNOTATION: null}}})),
         );
     }
 
@@ -410,7 +412,9 @@ mod tests {
         let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
         let found = live(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
             "metadata": {"name": "a", "namespace": "n"}, "spec": {}}));
-        let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &found, true) else { panic!("no patch") };
+        let ObjectComparison::Patch(patch) = judge(&spec, 0, &wanted, &found, true) else {
+            panic!("no patch")
+        };
         assert_eq!(patch["metadata"]["labels"][BINDING_UID_LABEL], "u1");
         assert_eq!(patch["spec"]["x"]["cpu"], "1000m");
     }
@@ -428,7 +432,7 @@ mod tests {
         let found = live(stored);
         assert_eq!(
             judge(&spec, 1, &wanted, &found, true),
-            Verdict::Patch(
+            ObjectComparison::Patch(
                 json!({"data": {"b": null}, "metadata": {"annotations": {BINDINGS_ANNOTATION: "u0,u1"}}})
             )
         );

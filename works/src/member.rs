@@ -163,7 +163,7 @@ impl Works {
         let request = request.create(&PostParams::default(), body);
         let answer: Result<SelfSubjectAccessReview, _> =
             self.written(As::Account, &id.namespace, request).await;
-        let asked = rights::Asked { verb, resource: &resource, namespace: &id.namespace };
+        let asked = rights::NeededRight { verb, resource: &resource, namespace: &id.namespace };
         match (answer, user) {
             (Ok(review), user) if review.status.as_ref().is_some_and(|status| !status.allowed) => {
                 Ok(Some(asked.lacked_by(user.as_deref())))

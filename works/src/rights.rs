@@ -5,13 +5,13 @@ use kube::discovery::ApiResource;
 
 /// The right that was needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct NeededRight<'a> {
     pub verb: &'a str,
     pub resource: &'a ApiResource,
     pub namespace: &'a str,
 }
 
-impl Asked<'_> {
+impl NeededRight<'_> {
     /// Who lacks which right, and what to grant. `user`: the account of `--impersonate`; `None`: the agent
     /// itself.
     pub fn lacked_by(self, user: Option<&str>) -> String {
@@ -55,7 +55,7 @@ mod tests {
     fn who_lacks_which_right_and_what_to_grant() {
         let check = |user: Option<&str>, group: &str, plural: &str, expected: &str| {
             let resource = resource(group, plural);
-            let asked = Asked { verb: "create", resource: &resource, namespace: "team" };
+            let asked = NeededRight { verb: "create", resource: &resource, namespace: "team" };
             assert_eq!(asked.lacked_by(user), expected);
         };
         check(

@@ -17,7 +17,7 @@ use std::{
 
 use crate::cargo;
 use anyhow::{Context, bail};
-use archive::Entry;
+use archive::ArchiveEntry;
 use names::{Platform, VERSION, hex};
 
 /// The programs of a release, by package; each has an image of its own.
@@ -104,24 +104,24 @@ fn build(target: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The archive for people: the programs, completions, man pages, the license.
-fn contents(package: &str, programs: &Path) -> anyhow::Result<Vec<Entry>> {
+fn contents(package: &str, programs: &Path) -> anyhow::Result<Vec<ArchiveEntry>> {
     let mut entries = Vec::new();
     for (_, program) in PROGRAMS {
-        entries.push(Entry::program(format!("{package}/bin/{program}"), &programs.join(program))?);
+        entries.push(ArchiveEntry::program(format!("{package}/bin/{program}"), &programs.join(program))?);
     }
     for link in ["kubectl-fleet", "kubectl-amc", "kubectl_complete-fleet", "kubectl_complete-amc", "vcctl"] {
-        entries.push(Entry::link(format!("{package}/bin/{link}"), "fleet"));
+        entries.push(ArchiveEntry::link(format!("{package}/bin/{link}"), "fleet"));
     }
     let fleet = programs.join("fleet");
     for (shell, file) in SHELLS {
         let script = output(Command::new(&fleet).args(["completion", shell]))?;
-        entries.push(Entry::text(format!("{package}/completions/{file}"), script));
+        entries.push(ArchiveEntry::text(format!("{package}/completions/{file}"), script));
     }
     let pages = tempfile::tempdir().context("a directory for man pages")?;
     output(Command::new(&fleet).arg("man").arg(pages.path()))?;
     entries.extend(archive::directory(pages.path(), &format!("{package}/man/man1"))?);
     for file in ["LICENSE", "README.md", "CHANGELOG.md"] {
-        entries.push(Entry::text(format!("{package}/{file}"), fs::read(file).context(file)?));
+        entries.push(ArchiveEntry::text(format!("{package}/{file}"), fs::read(file).context(file)?));
     }
     Ok(entries)
 }

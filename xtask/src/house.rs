@@ -22,7 +22,7 @@ pub use source::without_tests;
 
 /// Lines of one room, tests left out.
 const ROOM_LINES: usize = 8_000;
-/// Lines of one file.
+/// Lines of one file, tests, examples and benches too.
 const FILE_LINES: usize = 600;
 /// Lines of one function, unless its first line says why.
 const FUNCTION_LINES: usize = 80;
@@ -208,4 +208,40 @@ fn table(root: &Path, rooms: &[Room]) -> anyhow::Result<Vec<String>> {
     let extra = listed.iter().filter(|name| !root.join(name).is_dir());
     found.extend(extra.map(|name| format!("{page}: the table of rooms names {name}/, which does not exist")));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_the_sources_only_files_have_a_limit() {
+        let root = tempfile::tempdir().expect("a directory");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
+        write("a/src/lib.rs", "");
+        write("a/tests/main.rs", "#[path = \"../../b/tests/long.rs\"]\nmod long;\n");
+        for folder in ["tests", "tests/deep", "examples", "benches"] {
+            write(&format!("a/{folder}/long.rs"), &function(FILE_LINES + 1));
+        }
+        // All of them together are longer than a room may be.
+        for number in 0..=ROOM_LINES / FILE_LINES {
+            write(&format!("a/tests/part{number}.rs"), &function(FILE_LINES));
+        }
+        write("b/tests/long.rs", &function(FILE_LINES + 2));
+        let mut found = sizes(&Room::read(root.path(), "a").expect("a room"));
+        found.sort_by(|one, other| one.what.cmp(&other.what));
+        let found: Vec<_> = found.iter().map(|measure| (measure.what.as_str(), measure.found)).collect();
+        let long = [
+            ("file a/benches/long.rs", FILE_LINES + 1),
+            ("file a/examples/long.rs", FILE_LINES + 1),
+            ("file a/tests/deep/long.rs", FILE_LINES + 1),
+            ("file a/tests/long.rs", FILE_LINES + 1),
+        ];
+        assert_eq!(found, long);
+    }
 }

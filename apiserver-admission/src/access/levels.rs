@@ -59,7 +59,7 @@ impl Level {
                 state.turns.push_back(caller.clone());
             }
             self.give(&mut state);
-            Asked { level: self.clone(), caller: caller.clone(), number, hears: Some(hears) }
+            WaitingRequest { level: self.clone(), caller: caller.clone(), number, hears: Some(hears) }
         };
         asked.answered().await
     }
@@ -149,7 +149,7 @@ impl Drop for Slot {
 }
 
 /// A request that waits for a slot; it may be given up at any time.
-struct Asked {
+struct WaitingRequest {
     level: Arc<Level>,
     caller: Arc<str>,
     number: u64,
@@ -157,7 +157,7 @@ struct Asked {
     hears: Option<oneshot::Receiver<()>>,
 }
 
-impl Asked {
+impl WaitingRequest {
     async fn answered(mut self) -> Slot {
         if let Some(hears) = self.hears.as_mut() {
             // The sender is in the line until this request is told, or forgotten.
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         let Some(mut hears) = self.hears.take() else { return };
         hears.close();

@@ -185,15 +185,15 @@ fn from_cel(value: &Cel) -> Option<Value> {
 }
 
 /// What is asked: by field of a question, such as `verb` or `resource`; `user` only for an account.
-pub type Asked = BTreeMap<String, String>;
+pub type AuthorizationAttributes = BTreeMap<String, String>;
 
 /// Who answers: the reason, if it is allowed.
-pub type Ask = Arc<dyn Fn(&Asked) -> Option<String> + Send + Sync>;
+pub type Ask = Arc<dyn Fn(&AuthorizationAttributes) -> Option<String> + Send + Sync>;
 
 /// A question that its methods fill step by step; `check` asks it.
 #[derive(Clone)]
 pub struct Question {
-    asked: Asked,
+    asked: AuthorizationAttributes,
     ask: Ask,
 }
 
@@ -231,11 +231,11 @@ impl Opaque for Answer {
 impl Question {
     /// `authorizer`: it asks nothing yet.
     pub fn start(ask: Ask) -> Value {
-        Value::Library(Arc::new(Question { asked: Asked::new(), ask }))
+        Value::Library(Arc::new(Question { asked: AuthorizationAttributes::new(), ask }))
     }
 
     /// Asks about these fields.
-    pub fn about(ask: Ask, asked: Asked) -> Value {
+    pub fn about(ask: Ask, asked: AuthorizationAttributes) -> Value {
         Value::Library(Arc::new(Question { asked, ask }))
     }
 

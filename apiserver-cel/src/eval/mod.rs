@@ -21,7 +21,7 @@ mod value;
 
 pub use convert::{parse_duration, parse_time};
 pub use json::to_json;
-pub use library::{Ask, Asked, Question};
+pub use library::{Ask, AuthorizationAttributes, Question};
 pub use outcome::{Failure, Outcome};
 pub use texts::compile as compile_pattern;
 pub use value::{Identity, Key, List, Map, Value};

@@ -13,7 +13,7 @@ pub enum Failure {
 
 impl Failure {
     /// What went wrong with an expression that is shown by a name or its text.
-    pub fn told(&self, rule: &str) -> String {
+    pub fn message(&self, rule: &str) -> String {
         match self {
             Failure::NoOverload => {
                 let what = "call arguments did not match a supported operator, function or macro signature";

@@ -15,7 +15,7 @@ use kube_cel::cel::common::ast::{
 use std::collections::HashMap;
 
 /// A mistake, and the part it is at.
-type Found = Result<Type, (u64, String)>;
+type TypeResult = Result<Type, (u64, String)>;
 
 /// The types of one expression's parts.
 pub struct Checker {
@@ -72,7 +72,7 @@ fn undeclared(name: &str) -> String {
 }
 
 impl Checker {
-    fn visit(&mut self, e: &IdedExpr) -> Found {
+    fn visit(&mut self, e: &IdedExpr) -> TypeResult {
         let found = match &e.expr {
             Expr::Unspecified => Type::Dyn,
             Expr::Literal(literal) => match literal {
@@ -118,7 +118,7 @@ impl Checker {
     }
 
     /// An object that the expression makes.
-    fn object(&mut self, e: &IdedExpr, object: &StructExpr) -> Found {
+    fn object(&mut self, e: &IdedExpr, object: &StructExpr) -> TypeResult {
         let name = object.type_name.as_str();
         if self.objects != Objects::Patches || !made::is_type(name) {
             return Err((e.id, undeclared(name)));
@@ -151,7 +151,7 @@ impl Checker {
         self.variable(name).or_else(|| TYPES.contains(&name).then(|| Type::Meta(Box::new(Type::named(name)))))
     }
 
-    fn map(&mut self, map: &MapExpr) -> Found {
+    fn map(&mut self, map: &MapExpr) -> TypeResult {
         let (mut keys, mut values) = (Type::Free, Type::Free);
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
@@ -165,7 +165,7 @@ impl Checker {
         Ok(Type::Map(Box::new(keys), Box::new(values)))
     }
 
-    fn select(&mut self, e: &IdedExpr, select: &SelectExpr) -> Found {
+    fn select(&mut self, e: &IdedExpr, select: &SelectExpr) -> TypeResult {
         // A dotted name can be a type's, or a variable's.
         if !select.test
             && let Some(name) = qualified(e)
@@ -178,7 +178,7 @@ impl Checker {
         Ok(if select.test { Type::Bool } else { found })
     }
 
-    fn comprehension(&mut self, c: &ComprehensionExpr) -> Found {
+    fn comprehension(&mut self, c: &ComprehensionExpr) -> TypeResult {
         let range = self.visit(&c.iter_range)?;
         let (key, value) = match range {
             Type::List(items) => (None, *items),
@@ -212,7 +212,7 @@ impl Checker {
         found
     }
 
-    fn call(&mut self, e: &IdedExpr, call: &CallExpr) -> Found {
+    fn call(&mut self, e: &IdedExpr, call: &CallExpr) -> TypeResult {
         let name = call.func_name.as_str();
         if let Some(target) = &call.target {
             if let Some(space) = self.space(target) {
@@ -266,7 +266,7 @@ impl Checker {
         }
     }
 
-    fn global(&mut self, e: &IdedExpr, name: &str, args: &[Type], parts: &[IdedExpr]) -> Found {
+    fn global(&mut self, e: &IdedExpr, name: &str, args: &[Type], parts: &[IdedExpr]) -> TypeResult {
         let wrong = || (e.id, no_overload(name, None, args));
         match (name, args) {
             (op::CONDITIONAL, [test, yes, no]) => {
@@ -299,7 +299,7 @@ impl Checker {
         }
     }
 
-    fn optional_select(&mut self, e: &IdedExpr, call: &CallExpr) -> Found {
+    fn optional_select(&mut self, e: &IdedExpr, call: &CallExpr) -> TypeResult {
         let [operand, name] = call.args.as_slice() else { return Ok(Type::Dyn) };
         let operand = self.visit(operand)?;
         self.visit(name)?;
@@ -322,7 +322,7 @@ fn is_operator(name: &str) -> bool {
 }
 
 /// What an optional holds, as an item of a literal.
-fn inside(item: &IdedExpr, found: Type) -> Found {
+fn inside(item: &IdedExpr, found: Type) -> TypeResult {
     match found {
         Type::Optional(inner) => Ok(*inner),
         Type::Dyn => Ok(Type::Dyn),

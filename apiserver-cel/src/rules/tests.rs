@@ -8,7 +8,7 @@ fn schema(rule: &str) -> Value {
         "x-kubernetes-validations": [{"rule": rule, "message": "found a and b; allowed: one"}]}}})
 }
 
-fn told(rules: &Rules, value: Value, old: Option<Value>) -> Vec<String> {
+fn messages(rules: &Rules, value: Value, old: Option<Value>) -> Vec<String> {
     rules.broken(&value, old.as_ref()).into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
 }
 
@@ -16,10 +16,14 @@ fn told(rules: &Rules, value: Value, old: Option<Value>) -> Vec<String> {
 fn a_broken_rule_names_its_field_and_message() {
     let rules = Rules::compile(&schema("!(has(self.a) && has(self.b))")).expect("has rules");
     let both = json!({"spec": {"a": 1, "b": 2}});
-    assert_eq!(told(&rules, json!({"spec": {"a": 1}}), None), [""; 0]);
-    assert_eq!(told(&rules, both.clone(), None), ["spec: Invalid value: found a and b; allowed: one"]);
-    assert_eq!(told(&rules, both.clone(), Some(both.clone())), [""; 0], "nothing changed");
-    assert_eq!(told(&rules, json!({"spec": {"a": 3, "b": 2}}), Some(both)).len(), 1, "changed, and broken");
+    assert_eq!(messages(&rules, json!({"spec": {"a": 1}}), None), [""; 0]);
+    assert_eq!(messages(&rules, both.clone(), None), ["spec: Invalid value: found a and b; allowed: one"]);
+    assert_eq!(messages(&rules, both.clone(), Some(both.clone())), [""; 0], "nothing changed");
+    assert_eq!(
+        messages(&rules, json!({"spec": {"a": 3, "b": 2}}), Some(both)).len(),
+        1,
+        "changed, and broken"
+    );
 }
 
 #[test]
@@ -37,9 +41,9 @@ fn items_with_keys_are_compared_with_what_they_were() {
                 {"rule": "self.v < 5", "message": "small"}, {"rule": "self.v >= oldSelf.v", "message": "grow"}]}}}}))
     .expect("has rules");
     let old = || Some(json!({"l": [{"k": "x", "v": 9}, {"k": "y", "v": 1}]}));
-    assert_eq!(told(&rules, json!({"l": [{"k": "y", "v": 2}, {"k": "x", "v": 9}]}), old()), [""; 0]);
+    assert_eq!(messages(&rules, json!({"l": [{"k": "y", "v": 2}, {"k": "x", "v": 9}]}), old()), [""; 0]);
     let less = json!({"l": [{"k": "z", "v": 1}, {"k": "x", "v": 8}]});
-    assert_eq!(told(&rules, less, old()), ["l[1]: Invalid value: small", "l[1]: Invalid value: grow"]);
+    assert_eq!(messages(&rules, less, old()), ["l[1]: Invalid value: small", "l[1]: Invalid value: grow"]);
 }
 
 #[test]
@@ -54,14 +58,17 @@ fn a_rule_says_what_it_judged_and_where() {
                   {"rule": "self.m.q == 1", "reason": "FieldValueForbidden"},
                   {"rule": "oldSelf.hasValue()", "optionalOldSelf": true, "reason": "FieldValueRequired", "message": "old"}]}}}))
     .expect("has rules");
-    assert_eq!(told(&rules, json!({"s": "x"}), None), ["s: Invalid value: \"x\": failed rule: self != 'x'"]);
-    let why = "type conversion error from 'string' to 'int' evaluating rule: number";
-    assert_eq!(told(&rules, json!({"e": "x"}), None), [format!("e: Invalid value: \"string\": {why}")]);
-    assert_eq!(told(&rules, json!({"q": 4}), None), [""; 0]);
-    assert_eq!(told(&rules, json!({"q": "4%"}), None), [""; 0]);
-    assert_eq!(told(&rules, json!({"q": 2}), None).len(), 1);
     assert_eq!(
-        told(&rules, json!({"o": {}}), None),
+        messages(&rules, json!({"s": "x"}), None),
+        ["s: Invalid value: \"x\": failed rule: self != 'x'"]
+    );
+    let why = "type conversion error from 'string' to 'int' evaluating rule: number";
+    assert_eq!(messages(&rules, json!({"e": "x"}), None), [format!("e: Invalid value: \"string\": {why}")]);
+    assert_eq!(messages(&rules, json!({"q": 4}), None), [""; 0]);
+    assert_eq!(messages(&rules, json!({"q": "4%"}), None), [""; 0]);
+    assert_eq!(messages(&rules, json!({"q": 2}), None).len(), 1);
+    assert_eq!(
+        messages(&rules, json!({"o": {}}), None),
         [
             "o.m[x.y]: Invalid value: no 1",
             "o: Invalid value: \"object\": no such key: m evaluating rule: self.m.q == 1",

@@ -28,7 +28,7 @@ const TREE: u8 = b'o';
 
 /// What was found in a file.
 #[derive(Default)]
-pub struct Found {
+pub struct FileContents {
     /// Objects with their table names, table by table.
     pub objects: Vec<(Arc<str>, Obj)>,
     /// The dictionaries they refer to, oldest first.
@@ -120,7 +120,7 @@ fn format(db: &Database, path: &Path) -> Result<Option<u64>, DiskError> {
 
 /// Reads a file, after converting it to the present format. Damaged records are left out with `accept_loss`;
 /// otherwise an error names them.
-pub fn load(db: &Database, path: &Path, accept_loss: bool) -> Result<Found, DiskError> {
+pub fn load(db: &Database, path: &Path, accept_loss: bool) -> Result<FileContents, DiskError> {
     match format(db, path)? {
         Some(FORMAT) => {}
         Some(1) => upgrade_1(db, path)?,
@@ -128,7 +128,7 @@ pub fn load(db: &Database, path: &Path, accept_loss: bool) -> Result<Found, Disk
     }
     let fail = |e: redb::Error| DiskError::of(path, e);
     let read = db.begin_read().map_err(|e| fail(e.into()))?;
-    let mut found = Found::default();
+    let mut found = FileContents::default();
     let mut damage = Damage::default();
     let mut count = None;
     let notes = read.open_table(NOTES).map_err(|e| fail(e.into()))?;

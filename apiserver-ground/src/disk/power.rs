@@ -15,12 +15,12 @@ const SECTOR: usize = 512;
 const KEYS: u64 = 6;
 
 #[derive(Clone, Debug)]
-enum Change {
+enum DiskWrite {
     Length(u64),
     Bytes(u64, Vec<u8>),
 }
 
-impl Change {
+impl DiskWrite {
     fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Length(len) => bytes.resize(*len as usize, 0),
@@ -51,7 +51,7 @@ impl Change {
 struct State {
     /// What is on the disk for sure, and what was written since.
     synced: Vec<u8>,
-    pending: Vec<Change>,
+    pending: Vec<DiskWrite>,
     /// What reads see.
     seen: Vec<u8>,
     /// Writes and fsyncs until the power goes.
@@ -69,7 +69,7 @@ impl State {
         Ok(())
     }
 
-    fn change(&mut self, change: Change) -> Result<(), Error> {
+    fn change(&mut self, change: DiskWrite) -> Result<(), Error> {
         self.act()?;
         change.apply(&mut self.seen);
         self.pending.push(change);
@@ -108,7 +108,7 @@ impl redb::StorageBackend for Platter {
         Ok(())
     }
     fn set_len(&self, len: u64) -> Result<(), Error> {
-        self.state().change(Change::Length(len))
+        self.state().change(DiskWrite::Length(len))
     }
     fn sync_data(&self) -> Result<(), Error> {
         let mut state = self.state();
@@ -120,7 +120,7 @@ impl redb::StorageBackend for Platter {
         Ok(())
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.state().change(Change::Bytes(offset, data.to_vec()))
+        self.state().change(DiskWrite::Bytes(offset, data.to_vec()))
     }
 }
 

@@ -51,7 +51,7 @@ impl redb::StorageBackend for Bounded {
     }
 }
 
-fn bounded(path: &Path, full: &Arc<AtomicBool>, reserve: Option<PathBuf>) -> (Disk, Found) {
+fn bounded(path: &Path, full: &Arc<AtomicBool>, reserve: Option<PathBuf>) -> (Disk, FileContents) {
     let (file, full) = (path.to_path_buf(), full.clone());
     let open = move || {
         let mut options = std::fs::OpenOptions::new();

@@ -10,7 +10,7 @@ use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::builtins;
 use fleet_apiserver_schema::crd::{accept_names, admit, resources};
 use fleet_apiserver_schema::error::ApiResult;
-use fleet_apiserver_schema::registry::{Entry, Registry};
+use fleet_apiserver_schema::registry::{Registry, ServedResource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -75,10 +75,10 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
     if !crd.deleting() {
         return Ok(());
     }
-    let entry: Option<Entry> = resources(&crd.value(), crd.rv)
+    let entry: Option<ServedResource> = resources(&crd.value(), crd.rv)
         .into_iter()
         .next()
-        .map(|r| Entry { table: core.store.table(&r.table), resource: Arc::new(r) });
+        .map(|r| ServedResource { table: core.store.table(&r.table), resource: Arc::new(r) });
     if let Some(entry) = &entry {
         let page = core.store.page(&entry.table, Range::default()).await?;
         for obj in page.map(|p| p.items).unwrap_or_default() {

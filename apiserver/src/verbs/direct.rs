@@ -10,7 +10,7 @@ use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_ground::feed::Listener;
 use fleet_apiserver_ground::store::{EventKind, Obj, Range, Refused, Write};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Stored {
 
 /// A change of an object.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum ObjectChange {
     /// It was created or changed.
     Put(Stored),
     /// It was deleted; this was its last version.
@@ -94,7 +94,7 @@ pub enum Change {
 #[derive(Clone)]
 pub struct Objects {
     core: Arc<Core>,
-    entry: Entry,
+    entry: ServedResource,
 }
 
 impl ApiServer {
@@ -246,7 +246,7 @@ pub struct Changes {
     /// True: the follower has just begun or fell behind the log. `changes` has all objects; any other is gone.
     pub whole: bool,
     /// The changes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ObjectChange>,
 }
 
 impl Follower {
@@ -258,7 +258,7 @@ impl Follower {
             let Some(cursor) = self.cursor else {
                 let page = core.store.page(&table, Range::default()).await.ok()??;
                 self.cursor = Some(page.rv);
-                let changes = page.items.into_iter().map(|o| Change::Put(Stored(o))).collect();
+                let changes = page.items.into_iter().map(|o| ObjectChange::Put(Stored(o))).collect();
                 return Some(Changes { whole: true, changes });
             };
             let limit = core.store.durable();
@@ -269,8 +269,8 @@ impl Follower {
             if let Some(last) = events.last() {
                 self.cursor = Some(last.rv);
                 let change = |e: &Arc<fleet_apiserver_ground::store::Event>| match e.kind {
-                    EventKind::Deleted => Change::Gone(Stored(e.obj.clone())),
-                    EventKind::Added | EventKind::Modified => Change::Put(Stored(e.obj.clone())),
+                    EventKind::Deleted => ObjectChange::Gone(Stored(e.obj.clone())),
+                    EventKind::Added | EventKind::Modified => ObjectChange::Put(Stored(e.obj.clone())),
                 };
                 return Some(Changes { whole: false, changes: events.iter().map(change).collect() });
             }

@@ -4,13 +4,13 @@
 //! Absent on purpose: defaults, validation and storage.
 
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::Schema;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::fieldset::{self, Set};
 use fleet_apiserver_schema::merge::merge;
+use fleet_apiserver_schema::{ListKind, Schema};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Who writes, and when.
 pub struct Writer<'a> {
@@ -321,6 +321,15 @@ fn excuse(schema: &Schema, live: &Value, change: &Set, w: &Writer<'_>) -> (Set, 
 /// Removes from `value` what was applied before, is not applied now, and belongs to nobody else.
 fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, others: &Set) {
     let empty = Set::new();
+    let node = schema.map(Schema::get);
+    let items = node.and_then(|n| n.items.as_deref());
+    // Lists are searched by key and cut once: a long one costs by its length.
+    let index = match (&*value, node.map(|n| &n.list)) {
+        (Value::Array(list), Some(ListKind::Map(keys))) => fieldset::index(keys, items, list),
+        _ => HashMap::new(),
+    };
+    let mut gone_items = HashSet::new();
+    let mut gone_values = HashSet::new();
     for (element, inner) in last {
         if element == "." {
             continue;
@@ -331,7 +340,7 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
         let whole = applied.is_none() && foreign.is_none() && (inner.is_empty() || inner.contains_key("."));
         let (applied, foreign) = (applied.unwrap_or(&empty), foreign.unwrap_or(&empty));
         if let Some(name) = element.strip_prefix("f:") {
-            let Value::Object(map) = value else { continue };
+            let Value::Object(map) = &mut *value else { continue };
             if whole {
                 map.remove(name);
             } else if let Some(v) = map.get_mut(name) {
@@ -341,25 +350,23 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
                     map.remove(name);
                 }
             }
-        } else if element.starts_with("k:") {
-            let node = schema.map(Schema::get);
-            let items = node.and_then(|n| n.items.as_deref());
-            let (Value::Array(list), Some(fleet_apiserver_schema::ListKind::Map(keys))) =
-                (&mut *value, node.map(|n| &n.list))
-            else {
-                continue;
-            };
+        } else if let (Some(at), Value::Array(list)) = (index.get(element), &mut *value) {
             if whole {
-                list.retain(|v| fieldset::item_key(keys, items, v) != *element);
-            } else if let Some(v) = list.iter_mut().find(|v| fieldset::item_key(keys, items, v) == *element) {
-                prune(items, v, inner, applied, foreign);
+                gone_items.insert(*at);
+            } else {
+                prune(items, &mut list[*at], inner, applied, foreign);
             }
-        } else if let Some(text) = element.strip_prefix("v:")
-            && let (true, Value::Array(list)) = (whole, &mut *value)
-        {
+        } else if let (Some(text), true) = (element.strip_prefix("v:"), whole) {
             let gone: Option<Value> = serde_json::from_str(text).ok();
-            list.retain(|v| Some(v) != gone.as_ref());
+            gone_values.extend(gone.map(|gone| gone.to_string()));
         }
+    }
+    if let (Value::Array(list), false) = (value, gone_items.is_empty() && gone_values.is_empty()) {
+        let mut at = 0..;
+        list.retain(|item| {
+            let is_gone = at.next().is_some_and(|at| gone_items.contains(&at));
+            !is_gone && (gone_values.is_empty() || !gone_values.contains(&item.to_string()))
+        });
     }
 }
 

@@ -79,9 +79,9 @@ pub async fn delete_object(
             return Err(ApiError::conflict(&by_kind(r), name, &why));
         }
         let write = match plan(core, r, &old, o) {
-            Plan::Nothing => return Ok(Done::Pending(old)),
-            Plan::Mark(value) => Write::Update { table: table.clone(), prev: old.clone(), value },
-            Plan::Remove => Write::Delete { table: table.clone(), prev: old.clone(), value: None },
+            Removal::Nothing => return Ok(Done::Pending(old)),
+            Removal::Mark(value) => Write::Update { table: table.clone(), prev: old.clone(), value },
+            Removal::Remove => Write::Delete { table: table.clone(), prev: old.clone(), value: None },
         };
         if o.dry_run {
             return Ok(match write {
@@ -111,13 +111,14 @@ fn by_kind(r: &Resource) -> Resource {
     Resource { group: r.group.clone(), plural: r.kind.clone(), ..Resource::default() }
 }
 
-enum Plan {
+/// What a delete request does to an object.
+enum Removal {
     Nothing,
     Mark(Value),
     Remove,
 }
 
-fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
+fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Removal {
     let meta = &old.at(&["metadata"]).unwrap_or_default();
     let deleting = meta.get("deletionTimestamp").is_some();
     let mut finalizers: Vec<Value> = tree::list(meta, &["finalizers"]).to_vec();
@@ -155,23 +156,23 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
         let left = tree::number(meta, &["deletionGracePeriodSeconds"]);
         if grace < left {
             if grace == 0 && finalizers.is_empty() {
-                return Plan::Remove;
+                return Removal::Remove;
             }
-            return Plan::Mark(marked(core, r, old, grace, finalizers));
+            return Removal::Mark(marked(core, r, old, grace, finalizers));
         }
         if finalizers.len() != before && !namespace {
             if finalizers.is_empty() && left == 0 {
-                return Plan::Remove;
+                return Removal::Remove;
             }
-            return Plan::Mark(marked(core, r, old, left, finalizers));
+            return Removal::Mark(marked(core, r, old, left, finalizers));
         }
-        return Plan::Nothing;
+        return Removal::Nothing;
     }
     if namespace {
         let mut value = marked(core, r, old, 0, finalizers);
         tree::meta(&mut value).remove("deletionGracePeriodSeconds");
         tree::child(&mut value, "status").insert("phase".into(), "Terminating".into());
-        return Plan::Mark(value);
+        return Removal::Mark(value);
     }
     if is_crd {
         let cleanup = "customresourcecleanup.apiextensions.k8s.io";
@@ -180,12 +181,12 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
         }
         let mut value = marked(core, r, old, 0, finalizers);
         crd::condition(&mut value, "Terminating", "True", "InstanceDeletionPending", &core.clock.stamp());
-        return Plan::Mark(value);
+        return Removal::Mark(value);
     }
     if grace == 0 && finalizers.is_empty() {
-        return Plan::Remove;
+        return Removal::Remove;
     }
-    Plan::Mark(marked(core, r, old, grace, finalizers))
+    Removal::Mark(marked(core, r, old, grace, finalizers))
 }
 
 fn orphans_by_default(r: &Resource) -> bool {

@@ -13,7 +13,7 @@ use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds::printers;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form};
-use fleet_apiserver_schema::registry::Entry;
+use fleet_apiserver_schema::registry::ServedResource;
 use fleet_apiserver_schema::resource::Resource;
 use futures::StreamExt;
 use http::{Response, StatusCode};
@@ -183,7 +183,7 @@ pub fn plain(call: &mut Call) -> Form {
 pub fn copy(call: &Call) -> Call {
     Call {
         core: call.core.clone(),
-        entry: Entry { resource: call.entry.resource.clone(), table: call.entry.table.clone() },
+        entry: ServedResource { resource: call.entry.resource.clone(), table: call.entry.table.clone() },
         namespace: call.namespace.clone(),
         name: call.name.clone(),
         subresource: call.subresource.clone(),

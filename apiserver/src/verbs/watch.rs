@@ -44,7 +44,7 @@ enum Shown<'a> {
 
 struct Watcher {
     core: Arc<Core>,
-    entry: fleet_apiserver_schema::registry::Entry,
+    entry: fleet_apiserver_schema::registry::ServedResource,
     filter: Filter,
     form: Form,
     include: Include,

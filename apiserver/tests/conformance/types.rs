@@ -277,8 +277,8 @@ async fn definitions_are_checked() {
         "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "as", "kind": "A"}, "versions": [version("v1", json!({"x": {"type": "string"}}))]}});
     let at = format!("{CRDS}?dryRun=All");
     api.post(&at, good.clone()).await.expect(201);
-    type Change = fn(&mut Value);
-    let wrong: [(&str, Change); 8] = [
+    type Edit = fn(&mut Value);
+    let wrong: [(&str, Edit); 8] = [
         ("name", |c| c["metadata"]["name"] = json!("bs.other.example.com")),
         ("scope", |c| c["spec"]["scope"] = json!("Galaxy")),
         ("no storage", |c| c["spec"]["versions"][0]["storage"] = json!(false)),

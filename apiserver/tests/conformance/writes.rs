@@ -272,3 +272,42 @@ async fn nothing_is_written_in_a_dry_run_by_any_verb() {
         .fails(400, "BadRequest");
     api.done().await;
 }
+
+/// A write compares its lists with those before it by key. Item by item, 10,000 would take a minute of a core.
+#[tokio::test]
+async fn long_lists_cost_what_they_are_long() {
+    const ITEMS: usize = 10_000;
+    let api = Api::new().await;
+    let path = api.group("apps/v1", "deployments");
+    let with = |names: &mut dyn Iterator<Item = usize>| {
+        let mut object = deployment("d");
+        let env: Vec<Value> = names.map(|n| json!({"name": format!("E{n}"), "value": "v"})).collect();
+        object["spec"]["template"]["spec"]["containers"][0]["env"] = json!(env);
+        object
+    };
+    let count = |answer: &Value| {
+        answer["spec"]["template"]["spec"]["containers"][0]["env"].as_array().map_or(0, Vec::len)
+    };
+    let began = std::time::Instant::now();
+    let at = |manager: &str| format!("{path}/d?fieldManager={manager}&force=true");
+    api.patch(&at("one"), "apply", with(&mut (0..ITEMS))).await.expect(201);
+    // Half of them become another's too, which a change of the first leaves.
+    api.patch(&at("two"), "apply", with(&mut (0..ITEMS / 2))).await.expect(200);
+    let left = api.patch(&at("one"), "apply", with(&mut (ITEMS - 1..ITEMS))).await.expect(200).body;
+    assert_eq!(count(&left), ITEMS / 2 + 1);
+    let left = api.patch(&at("two"), "apply", with(&mut (0..1))).await.expect(200).body;
+    assert_eq!(count(&left), 2);
+    api.put(&format!("{path}/d?fieldManager=three"), with(&mut (0..ITEMS))).await.expect(200);
+    let changed = api.put(&format!("{path}/d"), with(&mut (0..ITEMS).rev())).await.expect(200).body;
+    assert_eq!(count(&changed), ITEMS);
+    let finalizers: Vec<String> = (0..ITEMS).map(|n| format!("example.com/f{n}")).collect();
+    let mut map = config_map("m");
+    for finalizers in [&finalizers[..], &finalizers[1..], &[]] {
+        map["metadata"]["finalizers"] = json!(finalizers);
+        let path = format!("{}/m?fieldManager=one", api.core("configmaps"));
+        let code = if finalizers.len() == ITEMS { 201 } else { 200 };
+        api.patch(&path, "apply", map.clone()).await.expect(code);
+    }
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    api.done().await;
+}

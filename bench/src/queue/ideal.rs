@@ -9,7 +9,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use super::Plan;
+use super::BenchCase;
 
 /// Best possible result for the jobs of a plan.
 pub(super) struct Ideal {
@@ -19,7 +19,7 @@ pub(super) struct Ideal {
     pub admission_s: [f64; 3],
 }
 
-pub(super) fn ideal(plan: &Plan) -> Ideal {
+pub(super) fn ideal(plan: &BenchCase) -> Ideal {
     let cores = plan.leaves as i64 * super::MIN;
     let mut arrivals: Vec<(u64, usize)> = Vec::new();
     for (at, class) in plan.classes.iter().enumerate() {

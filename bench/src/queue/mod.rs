@@ -58,7 +58,8 @@ struct Class {
     every_ms: u64,
 }
 
-struct Plan {
+/// The fleet and the jobs of one benchmark.
+struct BenchCase {
     name: &'static str,
     parents: usize,
     leaves: usize,
@@ -81,7 +82,7 @@ struct Aims {
 const MIN: i64 = 20;
 const MAX: i64 = 120;
 
-fn plan(shape: Shape) -> Plan {
+fn plan(shape: Shape) -> BenchCase {
     let class = |name, count, cores, priority, run_ms, every_ms| Class {
         name,
         count,
@@ -92,7 +93,7 @@ fn plan(shape: Shape) -> Plan {
     };
     let end_to_end = |wall_s| Aims { wall_s, cpu_ms_a_job: AIM_CPU_MS, writes_a_job: AIM_WRITES };
     match shape {
-        Shape::Baseline => Plan {
+        Shape::Baseline => BenchCase {
             name: "baseline",
             parents: 5,
             leaves: 6,
@@ -106,7 +107,7 @@ fn plan(shape: Shape) -> Plan {
             nodes: 20,
             node_cores: 120,
         },
-        Shape::LargeScale => Plan {
+        Shape::LargeScale => BenchCase {
             name: "large-scale",
             parents: 10,
             leaves: 100,
@@ -123,7 +124,7 @@ fn plan(shape: Shape) -> Plan {
     }
 }
 
-impl Plan {
+impl BenchCase {
     fn namespaces(&self) -> Vec<String> {
         let leaf = |parent| (0..self.leaves).map(move |leaf| format!("p{parent}-l{leaf}"));
         (0..self.parents).flat_map(leaf).collect()
@@ -254,7 +255,7 @@ pub async fn run(wanted: Wanted) -> anyhow::Result<ExitCode> {
     Answer::text(text).print()
 }
 
-async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Report> {
+async fn measure(fleet: &LocalFleet, plan: &BenchCase, way: Way) -> anyhow::Result<Report> {
     let hub = fleet.hub();
     prepare(&hub, plan).await?;
     for name in fleet.members().iter().filter(|_| way == Way::EndToEnd) {
@@ -315,7 +316,7 @@ async fn measure(fleet: &LocalFleet, plan: &Plan, way: Way) -> anyhow::Result<Re
 }
 
 /// When each job is submitted, as `namespace/name`, in this order.
-fn due(plan: &Plan) -> Vec<(Duration, String, &Class)> {
+fn due(plan: &BenchCase) -> Vec<(Duration, String, &Class)> {
     let mut due: Vec<(Duration, String, &Class)> = Vec::with_capacity(plan.jobs());
     for namespace in plan.namespaces() {
         for class in &plan.classes {
@@ -367,7 +368,7 @@ async fn follow(
 
 /// How long the jobs of each class waited, beside the ideal.
 fn class_reports(
-    plan: &Plan,
+    plan: &BenchCase,
     sent: Vec<(String, Instant)>,
     admitted: &BTreeMap<String, Instant>,
 ) -> Vec<ClassReport> {
@@ -398,7 +399,7 @@ fn server(client: Client, name: &str) -> Server {
     Server { client, name: name.to_string(), url: format!("the server {name}"), patience: HUB_PATIENCE }
 }
 
-fn classes(plan: &Plan) -> Vec<Value> {
+fn classes(plan: &BenchCase) -> Vec<Value> {
     let class = |class: &Class| {
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class.name},
             "value": class.priority})
@@ -406,7 +407,7 @@ fn classes(plan: &Plan) -> Vec<Value> {
     plan.classes.iter().map(class).collect()
 }
 
-async fn prepare(hub: &Client, plan: &Plan) -> anyhow::Result<()> {
+async fn prepare(hub: &Client, plan: &BenchCase) -> anyhow::Result<()> {
     let server = server(hub.clone(), "hub");
     let named =
         |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
@@ -461,7 +462,7 @@ async fn evictions(hub: &Client) -> anyhow::Result<usize> {
     }
 }
 
-fn print(plan: &Plan, report: &Report) -> String {
+fn print(plan: &BenchCase, report: &Report) -> String {
     let mut table = Table::new(&["MEASURE", "FOUND", "AIM"]);
     let mut row = |what: String, found: String, aim: String| table.row([what, found, aim]);
     let aim = format!("<= {} s (ideal {:.1} s)", plan.aims.wall_s, report.ideal_s);

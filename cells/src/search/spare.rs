@@ -17,14 +17,14 @@ const REPRIEVES: usize = 48;
 const VISITS: u32 = 10_000;
 
 /// The result of a search.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub chain: ChainNo,
     pub picks: Vec<Pick>,
     pub binds: Vec<(SlotNo, CellNo)>,
     pub lazy: Vec<GroupNo>,
 }
 
-impl Found {
+impl SearchResult {
     pub(crate) fn new(search: &Search<'_>, lazy: Vec<GroupNo>) -> Self {
         Self { chain: search.chain, picks: search.picks.clone(), binds: search.binds().collect(), lazy }
     }
@@ -44,7 +44,7 @@ impl Found {
 /// Each pod takes the cheapest victims for itself, which are not the fewest for all. So the search is repeated without
 /// each of the guaranteed ones, the most valuable first, until all of the rest have to go. Of the others, only they may
 /// be preempted from then on.
-pub(crate) fn reprieve(search: &mut Search<'_>, need: &GroupNeed, mut found: Found) -> Found {
+pub(crate) fn reprieve(search: &mut Search<'_>, need: &GroupNeed, mut found: SearchResult) -> SearchResult {
     let value = |search: &Search<'_>, group: GroupNo| {
         let priority = search.groups.get(group).map(|group| group.priority);
         (priority, search.lost_work(group), group)
@@ -83,12 +83,12 @@ impl Search<'_> {
     }
 
     /// A placement that displaces fewer guaranteed groups: not this one, and none that the other does not displace.
-    fn without(&mut self, victim: GroupNo, need: &GroupNeed, found: &Found) -> Option<Found> {
+    fn without(&mut self, victim: GroupNo, need: &GroupNeed, found: &SearchResult) -> Option<SearchResult> {
         let mut others = found.guaranteed();
         others.remove(&victim);
         let outer = self.victims.replace(others.clone());
         let mark = self.mark();
-        let mut fewer = self.run(need).then(|| Found::new(self, Vec::new()));
+        let mut fewer = self.run(need).then(|| SearchResult::new(self, Vec::new()));
         self.roll_back(mark);
         if fewer.is_none() {
             let mut gone = found.displaced(|_| true);
@@ -101,7 +101,7 @@ impl Search<'_> {
 
     /// The search with preemption goes pod by pod, and may miss a placement that the search without it finds once the
     /// others have left. That one is taken over to the cells that they have.
-    fn where_others_were(&mut self, need: &GroupNeed, others: &BTreeSet<GroupNo>) -> Option<Found> {
+    fn where_others_were(&mut self, need: &GroupNeed, others: &BTreeSet<GroupNo>) -> Option<SearchResult> {
         let pass = std::mem::replace(&mut self.pass, Pass::Free);
         let mark = self.mark();
         self.vacate(others);
@@ -113,7 +113,7 @@ impl Search<'_> {
         self.pass = pass;
         let vacant = vacant?;
         let mark = self.mark();
-        let found = self.take_over(&vacant).then(|| Found::new(self, Vec::new()));
+        let found = self.take_over(&vacant).then(|| SearchResult::new(self, Vec::new()));
         self.roll_back(mark);
         found
     }

@@ -69,7 +69,7 @@ struct Placed {
 
 /// What a job asks of its virtual cluster.
 #[derive(Debug)]
-struct Asked {
+struct CellDemand {
     vc: String,
     class: i64,
     pods: usize,
@@ -103,7 +103,7 @@ fn class(job: &Value) -> Option<i64> {
     }
 }
 
-impl Asked {
+impl CellDemand {
     fn read(job: &Value, binding: &Value) -> Option<Self> {
         let word = |name: &str| word(job, name).map(str::to_string);
         let components = binding["spec"]["components"].as_array()?;
@@ -318,13 +318,13 @@ impl Judge {
         found
     }
 
-    fn asked(&self, binding: &Value) -> Option<Asked> {
-        Asked::read(self.cells.jobs.get(&job_of(binding))?, binding)
+    fn asked(&self, binding: &Value) -> Option<CellDemand> {
+        CellDemand::read(self.cells.jobs.get(&job_of(binding))?, binding)
     }
 
     /// What its run was asked to be.
-    fn asked_when_bound(&self, binding: &Value) -> Option<Asked> {
-        Asked::read(self.cells.bound_jobs.get(text(&binding["metadata"]["uid"]))?, binding)
+    fn asked_when_bound(&self, binding: &Value) -> Option<CellDemand> {
+        CellDemand::read(self.cells.bound_jobs.get(text(&binding["metadata"]["uid"]))?, binding)
     }
 
     /// Only another configuration, or its own wish, takes a group its promise.
@@ -470,7 +470,7 @@ impl Judge {
                 continue;
             }
             // Of what cannot be read, and of what has failed before, it is not known whether it may start.
-            let asked = Asked::read(job, &known.object)?;
+            let asked = CellDemand::read(job, &known.object)?;
             if asked.class < 0 {
                 continue;
             }
@@ -497,7 +497,7 @@ impl Judge {
         path.is_empty() || path.iter().any(limited)
     }
 
-    fn could_start(&self, config: &Config, asked: &Asked) -> bool {
+    fn could_start(&self, config: &Config, asked: &CellDemand) -> bool {
         let Some(promises) = config.vcs.get(&asked.vc) else { return false };
         if asked.within.is_some() {
             return false;
@@ -590,11 +590,11 @@ fn has_failed(binding: &Value) -> bool {
 }
 
 /// Cells of so many leaf cells that the pods which start together take, if each has its own.
-fn pieces(asked: &Asked, leaves: usize) -> Option<usize> {
+fn pieces(asked: &CellDemand, leaves: usize) -> Option<usize> {
     let each = leaves.checked_div(asked.cells).filter(|each| *each > 0)?;
     Some(if asked.whole { asked.pods.div_ceil(each) } else { 1 })
 }
 
-fn nodes_needed(asked: &Asked, tree: &Tree) -> Option<usize> {
+fn nodes_needed(asked: &CellDemand, tree: &Tree) -> Option<usize> {
     pieces(asked, tree.node_leaves)
 }

@@ -30,14 +30,14 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 const CLUSTER_ANNOTATION: &str = "fleet.dev/cluster";
 
 /// The answer of one server.
-struct Asked {
+struct ServerAnswer {
     server: String,
     /// One per query and kind, in that order.
-    found: Vec<Found>,
+    found: Vec<KindAnswer>,
     missing: Vec<Missing>,
 }
 
-struct Found {
+struct KindAnswer {
     kind: Kind,
     answer: Value,
     /// Asked for by name.
@@ -56,7 +56,7 @@ struct Missing {
 /// The answers of the servers, before printing.
 struct Gathered {
     answer: Answer,
-    asked: Vec<Asked>,
+    asked: Vec<ServerAnswer>,
     namespace: String,
 }
 
@@ -75,7 +75,7 @@ fn is_for_people(args: &GetArgs) -> bool {
     matches!(args.listing.output, None | Some(Format::Wide))
 }
 
-fn print(asked: &[Asked], args: &GetArgs) -> anyhow::Result<String> {
+fn print(asked: &[ServerAnswer], args: &GetArgs) -> anyhow::Result<String> {
     let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();
     let sort_by = args.listing.sort_by.as_deref();
     match &args.listing.output {
@@ -91,7 +91,7 @@ fn print(asked: &[Asked], args: &GetArgs) -> anyhow::Result<String> {
     }
 }
 
-fn say_nothing_found(answer: &mut Answer, asked: &[Asked], args: &GetArgs, namespace: &str) {
+fn say_nothing_found(answer: &mut Answer, asked: &[ServerAnswer], args: &GetArgs, namespace: &str) {
     if asked.is_empty() && !answer.failed {
         answer.note("No clusters have joined.");
     } else if answer.text.is_empty() && !answer.failed {
@@ -135,8 +135,8 @@ async fn gather(hub: &Hub, args: &GetArgs) -> anyhow::Result<Gathered> {
     Ok(Gathered { answer, asked, namespace })
 }
 
-async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str) -> Asked {
-    let mut asked = Asked { server: server.name.clone(), found: Vec::new(), missing: Vec::new() };
+async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str) -> ServerAnswer {
+    let mut asked = ServerAnswer { server: server.name.clone(), found: Vec::new(), missing: Vec::new() };
     let kinds = match discovery::kinds(server).await {
         Ok(kinds) => kinds,
         Err(error) => {
@@ -173,10 +173,10 @@ async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str
     asked
 }
 
-impl Asked {
+impl ServerAnswer {
     fn take(&mut self, kind: &Kind, what: &str, answer: Result<Value, AskError>, named: bool) {
         match answer {
-            Ok(answer) => self.found.push(Found { kind: kind.clone(), answer, named }),
+            Ok(answer) => self.found.push(KindAnswer { kind: kind.clone(), answer, named }),
             Err(error) => self.missing.push(Missing {
                 what: what.to_string(),
                 absent: error.is_not_found(),
@@ -187,7 +187,7 @@ impl Asked {
 }
 
 /// With -M, an object is missing only if no cluster has it: a job is in one of them.
-fn say_missing(answer: &mut Answer, asked: &[Asked], args: &GetArgs, to_members: bool) {
+fn say_missing(answer: &mut Answer, asked: &[ServerAnswer], args: &GetArgs, to_members: bool) {
     for one in asked {
         for missing in &one.missing {
             let elsewhere = asked.iter().any(|other| {
@@ -205,7 +205,7 @@ fn say_missing(answer: &mut Answer, asked: &[Asked], args: &GetArgs, to_members:
 }
 
 /// The kinds found anywhere, in the order of the queries.
-fn kinds_found(asked: &[Asked]) -> Vec<Kind> {
+fn kinds_found(asked: &[ServerAnswer]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for found in asked.iter().flat_map(|asked| &asked.found) {
         if !kinds.iter().any(|kind| same(kind, &found.kind)) {
@@ -219,7 +219,7 @@ fn same(a: &Kind, b: &Kind) -> bool {
     a.group == b.group && a.plural == b.plural
 }
 
-fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Result<String> {
+fn print_tables(asked: &[ServerAnswer], args: &GetArgs, to_members: bool) -> anyhow::Result<String> {
     let kinds = kinds_found(asked);
     let style = tables::Style {
         clusters: to_members,
@@ -247,7 +247,7 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Re
 }
 
 /// The objects of one answer, whole.
-fn objects(found: &Found) -> Vec<Value> {
+fn objects(found: &KindAnswer) -> Vec<Value> {
     if found.named {
         return vec![output::tidy(found.answer.clone())];
     }
@@ -269,7 +269,7 @@ fn objects(found: &Found) -> Vec<Value> {
 /// Everything that was found, in order; the first value is the single object that was requested by name, if
 /// any.
 fn objects_of(
-    asked: &[Asked],
+    asked: &[ServerAnswer],
     to_members: bool,
     sort_by: Option<&str>,
 ) -> anyhow::Result<(Option<Value>, Vec<Value>)> {
@@ -294,7 +294,7 @@ fn objects_of(
 }
 
 fn print_objects(
-    asked: &[Asked],
+    asked: &[ServerAnswer],
     format: &Format,
     to_members: bool,
     sort_by: Option<&str>,
@@ -318,7 +318,7 @@ fn mark(object: &mut Value, cluster: &str) {
     }
 }
 
-fn names(asked: &[Asked], sort_by: Option<&str>) -> anyhow::Result<String> {
+fn names(asked: &[ServerAnswer], sort_by: Option<&str>) -> anyhow::Result<String> {
     let mut text = String::new();
     for found in asked.iter().flat_map(|asked| &asked.found) {
         let mut all = objects(found);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_cli_ground::{answer::Answer, connect::Hub, listing};
 
-use super::{Asked, Gathered, gather, print};
+use super::{Gathered, ServerAnswer, gather, print};
 use crate::args::GetArgs;
 
 /// Prints until the reader closes the pipe.
@@ -30,7 +30,7 @@ pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
 }
 
 /// Keeps in the answers only objects that are new or have changed since the last poll. Returns whether any are left.
-fn keep_changed(asked: &mut [Asked], seen: &mut BTreeMap<String, String>) -> bool {
+fn keep_changed(asked: &mut [ServerAnswer], seen: &mut BTreeMap<String, String>) -> bool {
     let mut any = false;
     for one in asked {
         for found in &mut one.found {
@@ -63,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::get::Found;
+    use crate::get::KindAnswer;
     use fleet_cli_ground::discovery::Kind;
 
     #[test]
@@ -74,9 +74,12 @@ mod tests {
                 .iter()
                 .map(|(name, version)| json!({"cells": [name], "object": {"metadata": {"name": name, "resourceVersion": version}}}))
                 .collect();
-            let found =
-                Found { kind: Kind::default(), answer: json!({"kind": "Table", "rows": rows}), named: false };
-            let mut asked = [Asked { server: "hub".into(), found: vec![found], missing: Vec::new() }];
+            let found = KindAnswer {
+                kind: Kind::default(),
+                answer: json!({"kind": "Table", "rows": rows}),
+                named: false,
+            };
+            let mut asked = [ServerAnswer { server: "hub".into(), found: vec![found], missing: Vec::new() }];
             let any = keep_changed(&mut asked, &mut seen);
             (any, asked[0].found[0].answer["rows"].as_array().map_or(0, Vec::len))
         };

@@ -6,7 +6,7 @@ use fleet_api::{
 };
 use fleet_cli_ground::listing::{List, Names};
 use fleet_openpai::cells::{
-    plan::Plan,
+    plan::ConfigurationPlan,
     tree::{Occupant, Row},
 };
 use kube::ResourceExt;
@@ -17,7 +17,7 @@ use fleet_console::table::Table;
 const NAMED: usize = 8;
 
 /// The changes of a plan, as text.
-pub fn difference(plan: &Plan) -> String {
+pub fn difference(plan: &ConfigurationPlan) -> String {
     let mut text = String::new();
     let lists = [
         ("virtual clusters added", &plan.virtual_clusters_added),

@@ -1,7 +1,7 @@
 use fleet_api::{CellConfiguration, VirtualCluster};
 use fleet_cli_ground::{listing::Names, output::Headers};
 use fleet_openpai::cells::{
-    plan::{JobChange, Plan},
+    plan::{ConfigurationPlan, JobChange},
     tree::{Occupant, Row},
 };
 use serde_json::json;
@@ -25,13 +25,13 @@ fn a_difference_names_cells_and_jobs() {
         before: 1,
         after: 0,
     };
-    let plan = Plan {
+    let plan = ConfigurationPlan {
         virtual_clusters_removed: vec!["vc1".into()],
         promises: vec![change],
         jobs: vec![job],
         absent: vec!["found east/n9; allowed: nodes of east, also n2".into()],
         is_change: true,
-        ..Plan::default()
+        ..ConfigurationPlan::default()
     };
     let text = show::difference(&plan);
     for wanted in [
@@ -45,8 +45,8 @@ fn a_difference_names_cells_and_jobs() {
     ] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
-    assert_eq!(show::difference(&Plan::default()), "no change\n");
-    let quiet = Plan { is_change: true, ..Plan::default() };
+    assert_eq!(show::difference(&ConfigurationPlan::default()), "no change\n");
+    let quiet = ConfigurationPlan { is_change: true, ..ConfigurationPlan::default() };
     assert!(show::difference(&quiet).starts_with("no virtual cluster gains or loses cells"));
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{HONEST, OVER_MS, each_template, jobs::job, name_of};
 use crate::{
     draw::cell_pool,
-    plan::{EXPECT_LABEL, Plan, What},
+    plan::{EXPECT_LABEL, SimulationPlan, What},
     random::Random,
 };
 use fleet_simulator::scenario::NodePool;
@@ -74,7 +74,7 @@ struct Promised {
     pins: Vec<(&'static str, String)>,
 }
 
-impl Plan {
+impl SimulationPlan {
     /// Whether somebody configures cells.
     pub(crate) fn has_cells(&self) -> bool {
         let applied =
@@ -428,7 +428,7 @@ mod tests {
     fn every_configuration_is_what_it_is_meant_to_be() {
         let mut wrong = 0;
         for seed in 0..200 {
-            let mut plan = Plan::of_seed(seed);
+            let mut plan = SimulationPlan::of_seed(seed);
             if !plan.has_cells() {
                 plan.add_cells(&mut Random::branch(seed, "test"));
             }

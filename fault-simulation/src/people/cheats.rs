@@ -10,14 +10,14 @@ use super::{
     users::{POLICY_API, replicas},
 };
 use crate::{
-    plan::{Plan, What},
+    plan::{SimulationPlan, What},
     random::Random,
 };
 
 /// Longer than a run of the simulation.
 const NEVER_S: u64 = 100_000;
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn add_cheats(&mut self, random: &mut Random) {
         for index in 0..random.between(1, 4) {
             let (made, job) = self.touch(random);
@@ -214,7 +214,7 @@ mod tests {
         let people = People::named("cheats").expect("known");
         let mut tried: BTreeSet<&str> = BTreeSet::new();
         for seed in 0..60 {
-            for event in &Plan::of_seed_with(seed, &people).events {
+            for event in &SimulationPlan::of_seed_with(seed, &people).events {
                 let told = match &event.what {
                     What::Apply(object) => object.to_string(),
                     What::Patch { patch, .. } => patch.to_string(),

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{OVER_MS, name_of, soon_after};
 use crate::{
-    plan::{Plan, What},
+    plan::{SimulationPlan, What},
     random::Random,
 };
 use fleet_simulator::scenario::ObjectName;
 
 const FINALIZER: &str = "team.example.com/hold";
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn add_deletions(&mut self, random: &mut Random) {
         for _ in 0..random.between(1, 3) {
             let (made, job) = self.touch(random);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{OVER_MS, each_template, jobs::job, name_of, users::in_namespace};
 use crate::{
-    plan::{EXPECT_LABEL, Lie, Plan, What},
+    plan::{EXPECT_LABEL, Lie, SimulationPlan, What},
     random::Random,
 };
 
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_millis(OVER_MS);
 /// Bytes of one of the ConfigMaps that are too large together.
 const HUGE: usize = 900 * 1024;
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn add_hostile_tenant(&mut self, random: &mut Random) {
         let kinds =
             [("kubeflow.org/v1", "PyTorchJob"), ("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")];

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{HONEST, OVER_MS, is, name_of, roles_field};
 use crate::{
     draw::{cell_pool, fits},
-    plan::{EXPECT_LABEL, Plan, What},
+    plan::{EXPECT_LABEL, SimulationPlan, What},
     random::Random,
 };
 
@@ -23,7 +23,7 @@ const KINDS: [(&str, &str); 5] = [
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 const IMAGE: &str = "registry.example.com/train:v1";
 
-impl Plan {
+impl SimulationPlan {
     /// Every kind, some with pods that run on when their job has ended.
     pub(super) fn add_kinds(&mut self, random: &mut Random) {
         self.select(&[&KINDS[..], &[DEPLOYMENT]].concat());
@@ -185,7 +185,7 @@ mod tests {
         let mut told: BTreeMap<String, u32> = BTreeMap::new();
         // In two of these each cluster has two GPUs, and a job asks for three.
         for seed in (0..200).chain([2102, 2484]) {
-            let plan = Plan::of_seed_with(seed, &people);
+            let plan = SimulationPlan::of_seed_with(seed, &people);
             for (_, job) in plan.jobs() {
                 let name = job["metadata"]["name"].as_str().expect("a name");
                 if !name.starts_with('k') {

@@ -19,7 +19,7 @@ pub(super) use hostile::HOSTILE;
 use serde_json::{Value, json};
 
 use super::{
-    plan::{EXPECT_LABEL, Event, Plan, Process, Server, What},
+    plan::{EXPECT_LABEL, Event, Process, Server, SimulationPlan, What},
     random::Random,
 };
 use fleet_simulator::scenario::ObjectName;
@@ -161,7 +161,7 @@ impl People {
     }
 }
 
-impl Plan {
+impl SimulationPlan {
     /// A random fleet, random jobs, random faults and random people, then quiet.
     pub fn of_seed_with(seed: u64, people: &People) -> Self {
         let mut plan = Self::of_seed(seed);
@@ -384,8 +384,14 @@ mod tests {
     #[test]
     fn who_is_not_there_changes_nothing_and_everybody_repeats() {
         for seed in 0..50 {
-            assert_eq!(Plan::of_seed_with(seed, &People::NONE).events, Plan::of_seed(seed).events);
-            let (one, two) = (Plan::of_seed_with(seed, &People::ALL), Plan::of_seed_with(seed, &People::ALL));
+            assert_eq!(
+                SimulationPlan::of_seed_with(seed, &People::NONE).events,
+                SimulationPlan::of_seed(seed).events
+            );
+            let (one, two) = (
+                SimulationPlan::of_seed_with(seed, &People::ALL),
+                SimulationPlan::of_seed_with(seed, &People::ALL),
+            );
             assert_eq!((&one.events, &one.objects), (&two.events, &two.objects));
             assert!(one.events.windows(2).all(|pair| pair[0].at <= pair[1].at));
         }
@@ -398,9 +404,11 @@ mod tests {
         for name in names.into_iter().filter(|name| *name != "fair") {
             let people = People::named(name).expect("known");
             let mut acted = 0;
-            for seed in (0..20).filter(|seed| name != "virtual-clusters" || !Plan::of_seed(*seed).has_cells())
+            for seed in (0..20)
+                .filter(|seed| name != "virtual-clusters" || !SimulationPlan::of_seed(*seed).has_cells())
             {
-                let (alone, with) = (Plan::of_seed(seed), Plan::of_seed_with(seed, &people));
+                let (alone, with) =
+                    (SimulationPlan::of_seed(seed), SimulationPlan::of_seed_with(seed, &people));
                 let before: BTreeSet<String> =
                     alone.events.iter().map(|event| format!("{event:?}")).collect();
                 let more = with.events.iter().filter(|event| !before.contains(&format!("{event:?}")));
@@ -418,7 +426,7 @@ mod tests {
     fn without_faults_there_are_none() {
         let people = People::named("edits,fair").expect("known");
         for seed in 0..20 {
-            let plan = Plan::of_seed_with(seed, &people);
+            let plan = SimulationPlan::of_seed_with(seed, &people);
             assert!(plan.fair && plan.events.iter().all(|event| !event.what.is_fault()));
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{OVER_MS, each_template, is, name_of, patch_of, roles_field, soon_after, templates};
 use crate::{
-    plan::{Plan, What},
+    plan::{SimulationPlan, What},
     random::Random,
 };
 use fleet_simulator::scenario::ObjectName;
@@ -16,7 +16,7 @@ const QUOTA_LABEL: &str = "quota.scheduling.alibabacloud.com/name";
 /// What an override may try to be.
 const MANAGED: &str = "/metadata/labels/fleet.dev~1binding-uid";
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn add_edits(&mut self, random: &mut Random) {
         for _ in 0..random.between(1, 5) {
             let (made, job) = self.touch(random);

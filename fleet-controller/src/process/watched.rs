@@ -44,7 +44,7 @@ pub(super) type Answer = (KindId, Option<KindRef>);
 
 /// What one discovery has found.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct DiscoveryResult {
     /// Kinds to watch from now on.
     kinds: Vec<KindRef>,
     /// What is reconciled at once: it did not know yet that a kind is not served.
@@ -69,9 +69,9 @@ impl Watched {
         Some(self.asking.keys().cloned().collect())
     }
 
-    fn found(&mut self, answers: Vec<Answer>, next: Instant) -> Found {
+    fn found(&mut self, answers: Vec<Answer>, next: Instant) -> DiscoveryResult {
         let mut asked = std::mem::take(&mut self.asking);
-        let mut found = Found::default();
+        let mut found = DiscoveryResult::default();
         // Kinds that nobody asks for any more.
         self.unknown.retain(|_, due| *due + 6 * UNKNOWN_PAUSE > next);
         for (id, kind) in answers {

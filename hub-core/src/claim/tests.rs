@@ -286,7 +286,7 @@ fn what_a_tenants_policy_says_in_vain_does_not_count_under_that_of_the_cluster()
     world.observe(Observation::Policy(Change::Apply(own.clone())));
     let key = claim(&mut world, &job, &json!([{"name": "east"}]));
     let sent = |world: &World| {
-        let body = manifests::work_spec(world, &world.bindings[&key], Vec::new(), None, None);
+        let body = manifests::work_spec(world, &world.bindings[&key], Vec::new(), None, None, None);
         body["podScheduling"].clone()
     };
     assert_eq!(sent(&world), Value::Null);

@@ -58,13 +58,13 @@ pub(super) fn take_back(
             left = true;
             fence::ask_for_mark(world, entry, cluster, step);
         }
-        let_go_of_gone(world, work_key, work, step);
+        remove_finalizer_if_cluster_gone(world, work_key, work, step);
     }
     for (work_key, sent) in intents.sent.of(key) {
         // The Work may still arrive and start after the next run has begun, so its name is taken first.
         let is_gone = fence::is_gone(world, fence::cluster_of(&work_key.0));
         if sent.binding.uid == entry.uid() && !world.works.contains_key(work_key) && !is_gone {
-            step.writes.push(take_name(work_key, sent));
+            step.writes.push(create_placeholder(work_key, sent));
             left = true;
         }
     }
@@ -87,14 +87,14 @@ pub(super) fn drop_reservations(world: &World, key: &Key, step: &mut Step) {
     }
 }
 
-/// Takes the name of a Work that was sent and never seen. It does not exist now, but the write may still
-/// arrive.
-pub(super) fn take_name(key: &Key, sent: &SentWork) -> Write {
+/// Creates an empty Work with the name of one that was sent and never seen. That Work does not exist now, but its
+/// write may still arrive.
+pub(super) fn create_placeholder(key: &Key, sent: &SentWork) -> Write {
     Write::new(Target::Work, &key.0, &key.1, Verb::Create(manifests::empty_work(sent, key)))
 }
 
 /// Removes the finalizer of a Work whose cluster is gone for good, instead of the agent.
-pub(super) fn let_go_of_gone(world: &World, key: &Key, work: &Work, step: &mut Step) {
+pub(super) fn remove_finalizer_if_cluster_gone(world: &World, key: &Key, work: &Work, step: &mut Step) {
     let held = work.finalizers().iter().any(|finalizer| finalizer == names::WORK_FINALIZER);
     if held && work.metadata.deletion_timestamp.is_some() && fence::is_gone(world, fence::cluster_of(&key.0))
     {

@@ -26,7 +26,7 @@ use crate::{
 const START_TIMEOUT_ANNOTATION: &str = "fleet.dev/start-timeout";
 
 /// Everything about a run that one reconcile needs.
-pub(super) struct Look<'a> {
+pub(super) struct RunContext<'a> {
     pub world: &'a World,
     pub intents: &'a Intents,
     pub key: &'a Key,
@@ -71,7 +71,7 @@ pub(super) fn or_edited(ending: Ending, entry: &BindingEntry, pending: &[String]
     }
 }
 
-impl Look<'_> {
+impl RunContext<'_> {
     fn cluster(&self) -> Option<&Cluster> {
         self.world.clusters.get(self.target()?)
     }

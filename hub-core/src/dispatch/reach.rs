@@ -5,7 +5,7 @@ use fleet_policies::reason::Reason;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{judge::Look, statuses::set_conditions, step::Step};
+use super::{judge::RunContext, statuses::set_conditions, step::Step};
 use crate::{
     events,
     status::{find_condition, rfc3339},
@@ -15,10 +15,10 @@ use crate::{
 /// Type of the binding's condition; present only while the cluster does not answer.
 const REACHABLE: &str = "ClusterReachable";
 
-pub(super) fn tell(look: &Look, run: &RunStatus, status: &mut Value, step: &mut Step) {
-    let entry = look.entry;
+pub(super) fn tell(context: &RunContext, run: &RunStatus, status: &mut Value, step: &mut Step) {
+    let entry = context.entry;
     let Some(target) = entry.object.spec.clusters.first().map(|target| target.name.as_str()) else { return };
-    if look.world.clusters.get(target).is_some_and(ready) {
+    if context.world.clusters.get(target).is_some_and(ready) {
         if let Some(list) = status["conditions"].as_array_mut() {
             list.retain(|condition| condition["type"] != REACHABLE);
         }
@@ -35,7 +35,7 @@ pub(super) fn tell(look: &Look, run: &RunStatus, status: &mut Value, step: &mut 
             format!("{target} does not answer and may still run the job; it moves when that is impossible"),
         ),
         (Some(policy), Some(since)) => {
-            let since_at: Timestamp = since.parse().unwrap_or(look.now);
+            let since_at: Timestamp = since.parse().unwrap_or(context.now);
             let wait = SignedDuration::from_secs(policy.toleration_s().max(0));
             let until = since_at.saturating_add(wait).unwrap_or(Timestamp::MAX);
             let message = format!("{target} is lost since {since}; the job moves at {}", rfc3339(until));
@@ -49,8 +49,8 @@ pub(super) fn tell(look: &Look, run: &RunStatus, status: &mut Value, step: &mut 
             entry.source(),
             reason,
             &message,
-            look.now,
+            context.now,
         ));
     }
-    set_conditions(entry, status, &[(REACHABLE, "False", reason, &message)], look.now);
+    set_conditions(entry, status, &[(REACHABLE, "False", reason, &message)], context.now);
 }

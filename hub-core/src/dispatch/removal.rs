@@ -12,7 +12,7 @@ use kube_core::ResourceExt;
 use serde_json::json;
 
 use super::{
-    ending::{self, let_go_of_gone, take_name},
+    ending::{self, create_placeholder, remove_finalizer_if_cluster_gone},
     fence,
     step::{Step, delete, delete_work},
 };
@@ -35,7 +35,7 @@ pub(super) fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &m
         } else {
             delete_earlier(world, entry, key, work, step);
         }
-        let_go_of_gone(world, key, work, step);
+        remove_finalizer_if_cluster_gone(world, key, work, step);
     }
     ending::drop_reservations(world, key, step);
     if left {
@@ -65,14 +65,14 @@ pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
     let left = |work: &&Work| left(work) && !mutation::is_on(Mutation::WorkLeftBehind);
     if let Some(work) = world.works.get(key).filter(left) {
         delete_orphan(world, key, work, &mut step);
-        let_go_of_gone(world, key, work, &mut step);
+        remove_finalizer_if_cluster_gone(world, key, work, &mut step);
     }
     // A Work that was sent and never seen: its binding was deleted before the outcome was known.
     if !world.works.contains_key(key)
         && let Some(sent) = intents.sent.get(key)
         && lost(&sent.binding)
     {
-        step.writes.push(take_name(key, sent));
+        step.writes.push(create_placeholder(key, sent));
     }
     if let Some(reservation) = world.reservations.get(key).filter(|r| {
         // Reservations of cell nodes belong to no binding.

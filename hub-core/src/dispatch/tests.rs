@@ -10,9 +10,9 @@ use crate::{
 mod any_form;
 mod ends;
 mod left;
+mod messages;
 mod preserved;
 mod sent;
-mod told;
 
 fn read<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).expect("an object")
@@ -173,7 +173,7 @@ impl Hub {
     }
 
     /// The condition of the binding: status and reason.
-    fn told(&self, kind: &str) -> Option<(String, String)> {
+    fn condition(&self, kind: &str) -> Option<(String, String)> {
         let status = self.world.bindings[&key()].object.status.clone()?;
         find_condition(&status.conditions, kind).map(|found| (found.status.clone(), found.reason.clone()))
     }

@@ -20,7 +20,7 @@ use crate::{
     dispatch::{self, Avoid},
     intents::Intents,
     manifests,
-    planner::{self, Counted, Held, Job, JobShape, Stand, Waiting},
+    planner::{self, Counted, Held, Job, JobPhase, JobShape, Waiting},
     run_time, unqueued,
     world::{Key, Object, World},
 };
@@ -38,9 +38,9 @@ impl Scheduler {
         if is_over && !runs_on(world, key, entry, goes) {
             return None;
         }
-        let stand = self.stand(world, key, entry);
+        let phase = self.phase(world, key, entry);
         // An ended job gets nothing new, nor one whose object is not known yet.
-        if (is_over || object.is_none()) && stand == Stand::Waits {
+        if (is_over || object.is_none()) && phase == JobPhase::Waits {
             return None;
         }
         let empty = BTreeMap::new();
@@ -50,25 +50,25 @@ impl Scheduler {
             .filter_map(|label| labels.get_key_value(*label))
             .map(|(label, value)| (label.clone(), value.clone()))
             .collect();
-        let mut ask = match stand {
-            Stand::Waits => self.obstacles(world, intents, key, entry, now),
-            Stand::Holds(_) => Obstacles::default(),
+        let mut ask = match phase {
+            JobPhase::Waits => self.obstacles(world, intents, key, entry, now),
+            JobPhase::Holds(_) => Obstacles::default(),
         };
         let cells = match object.map(|object| self.cell_job(world, key, entry, object)).transpose() {
             Ok(cells) => cells.flatten(),
             Err(why) => {
-                ask.blocked = ask.blocked.or(Some(why).filter(|_| stand == Stand::Waits));
+                ask.blocked = ask.blocked.or(Some(why).filter(|_| phase == JobPhase::Waits));
                 None
             }
         };
-        let cells = match &stand {
-            Stand::Waits => cells,
-            Stand::Holds(held) => planner::as_admitted(cells, held, self.admits_run(key, held)),
+        let cells = match &phase {
+            JobPhase::Waits => cells,
+            JobPhase::Holds(held) => planner::as_admitted(cells, held, self.admits_run(key, held)),
         };
         // Before it is bound, a job counts where it asks: its unit may still name the leaf of an earlier run. Bindings of
         // earlier releases name no leaf.
         let unit = || world.units.get(&(key.0.clone(), entry.unit_name()))?.spec.queue.clone();
-        let holds = stand != Stand::Waits && entry.is_bound();
+        let holds = phase != JobPhase::Waits && entry.is_bound();
         let last_leaf = holds.then(|| entry.object.spec.queue.clone().or_else(unit)).flatten();
         let run = entry.object.status.as_ref().and_then(|status| status.run.as_ref());
         let run = run.filter(|run| run.epoch == entry.object.spec.epoch);
@@ -86,7 +86,7 @@ impl Scheduler {
             avoided: ask.avoided,
             barred: ask.barred,
             blocked: ask.blocked,
-            stand,
+            phase,
             runtime_ms: run_time::of_job(entry, object, manifests::running(world, key, entry)),
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
             checkpoint_at_ms: object
@@ -189,10 +189,10 @@ impl Scheduler {
         }
     }
 
-    fn stand(&self, world: &World, key: &Key, entry: &BindingEntry) -> Stand {
+    fn phase(&self, world: &World, key: &Key, entry: &BindingEntry) -> JobPhase {
         let held = |cluster: &str, counted, reservation: Option<&Reservation>| {
             let status = reservation.and_then(|reservation| reservation.status.as_ref());
-            Stand::Holds(Held {
+            JobPhase::Holds(Held {
                 cluster: cluster.to_string(),
                 counted,
                 nodes: status.map(|status| status.nodes.clone()).unwrap_or_default(),
@@ -229,7 +229,7 @@ impl Scheduler {
         }
         match self.asking.get(key) {
             Some(cluster) => held(cluster, Counted::ByPlanner, None),
-            None => Stand::Waits,
+            None => JobPhase::Waits,
         }
     }
 

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     binding::BindingEntry,
     dispatch, kinds,
-    planner::{Counted, Held, Job, JobShape, Stand, as_admitted},
+    planner::{Counted, Held, Job, JobPhase, JobShape, as_admitted},
     world::{Key, World},
 };
 
@@ -94,7 +94,7 @@ impl Scheduler {
             avoided: BTreeSet::new(),
             barred: BTreeMap::new(),
             blocked: None,
-            stand: Stand::Holds(held),
+            phase: JobPhase::Holds(held),
             runtime_ms: None,
             started_at_ms: None,
             checkpoint_at_ms: None,

@@ -14,7 +14,7 @@ use fleet_api::names::{COMPONENT_LABEL, RESERVATION_ANNOTATION};
 
 use fleet_agent_ground::Object;
 
-use super::{Plan, Pods, count, limits, pod, rfc3339, status, time_left};
+use super::{JobPlan, Pods, count, limits, pod, rfc3339, status, time_left};
 
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
 /// Name of the only component of a batch Job in bindings and reservations.
@@ -23,8 +23,8 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The plan of one batch Job.
-pub(crate) fn plan(resource: &ApiResource, job: &Object, pods: &Pods, now: Timestamp) -> Plan {
-    let mut plan = Plan::default();
+pub(crate) fn plan(resource: &ApiResource, job: &Object, pods: &Pods, now: Timestamp) -> JobPlan {
+    let mut plan = JobPlan::default();
     if job.spec["managedBy"].as_str().is_some_and(|manager| manager != MANAGER) {
         return plan;
     }
@@ -153,7 +153,7 @@ impl<'a> View<'a> {
     /// Creates pods up to the parallelism and deletes those above it. A pod is replaced after it has ended,
     /// as with `podReplacementPolicy: Failed`: until then it uses the quota and the place, which were counted
     /// once.
-    fn fill(&self, plan: &mut Plan, resource: &ApiResource) {
+    fn fill(&self, plan: &mut JobPlan, resource: &ApiResource) {
         let wanted = match self.completions {
             Some(completions) => self.parallelism.min(completions.saturating_sub(self.succeeded)),
             None if self.succeeded > 0 => 0,
@@ -256,7 +256,7 @@ impl<'a> View<'a> {
     }
 }
 
-fn fail(plan: &mut Plan, status: &mut Value, pods: &Pods, reason: &str, message: &str, now: Timestamp) {
+fn fail(plan: &mut JobPlan, status: &mut Value, pods: &Pods, reason: &str, message: &str, now: Timestamp) {
     plan.delete = active(pods).map(str::to_owned).collect();
     set(status, "FailureTarget", true, reason, message, now);
     set(status, "Failed", true, reason, message, now);
@@ -267,7 +267,7 @@ fn active(pods: &Pods) -> impl Iterator<Item = &str> {
     pods.values().filter(|pod| !pod.is_ended() && !pod.is_deleting()).map(|pod| pod.name())
 }
 
-fn clean_up(plan: &mut Plan, job: &Object, pods: &Pods, now: Timestamp) {
+fn clean_up(plan: &mut JobPlan, job: &Object, pods: &Pods, now: Timestamp) {
     plan.delete = active(pods).map(str::to_owned).collect();
     let Some(seconds) = job.spec["ttlSecondsAfterFinished"].as_i64() else { return };
     let failed = status::find(&job.status, "Failed").map(|condition| &condition["lastTransitionTime"]);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use fleet_agent_ground::Object;
 
-use super::{Plan, Pods, count, limits, pod};
+use super::{JobPlan, Pods, count, limits, pod};
 
 const HASH_LABEL: &str = "pod-template-hash";
 /// Letters of generated names, as in Kubernetes: without vowels, to avoid words.
@@ -24,8 +24,8 @@ pub(crate) fn plan_deployment(
     deployment: &Object,
     replica_sets: &[Arc<Object>],
     now: Timestamp,
-) -> (Plan, Vec<(String, i64)>) {
-    let mut plan = Plan::default();
+) -> (JobPlan, Vec<(String, i64)>) {
+    let mut plan = JobPlan::default();
     let mut scale = Vec::new();
     if deployment.is_deleting() {
         plan.delete =
@@ -95,8 +95,8 @@ pub(crate) fn plan_deployment(
 }
 
 /// The plan of one ReplicaSet.
-pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods) -> Plan {
-    let mut plan = Plan::default();
+pub(crate) fn plan_replica_set(resource: &ApiResource, set: &Object, pods: &Pods) -> JobPlan {
+    let mut plan = JobPlan::default();
     if set.is_deleting() {
         plan.delete_all(pods);
         return plan;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use fleet_agent_ground::{Object, Pod};
 
 use super::{
-    Plan, Pods, RESTARTS_ANNOTATION, count, limits, mpi, pod, pytorch,
+    JobPlan, Pods, RESTARTS_ANNOTATION, count, limits, mpi, pod, pytorch,
     replicas::{Framework, Progress, REPLICA_INDEX_LABEL, Restart, Role, Tally, View},
     rfc3339, status, tensorflow, time_left,
 };
@@ -33,8 +33,8 @@ pub(crate) fn plan(
     job: &Object,
     pods: &Pods,
     now: Timestamp,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> JobPlan {
+    let mut plan = JobPlan::default();
     let policy = &job.spec["runPolicy"];
     if policy["managedBy"].as_str().is_some_and(|manager| manager != framework.manager()) {
         return plan;
@@ -116,7 +116,7 @@ enum Filled {
 fn fill(
     framework: Framework,
     resource: &ApiResource,
-    plan: &mut Plan,
+    plan: &mut JobPlan,
     view: &View<'_>,
     says: &Says<'_>,
     status: &mut Value,
@@ -351,7 +351,7 @@ fn suspend(says: &Says<'_>, status: &mut Value, roles: &[Role<'_>]) {
 }
 
 /// After the end: deletes pods by the clean-up policy, then the job by its time to live.
-fn clean_up(framework: Framework, plan: &mut Plan, job: &Object, pods: &Pods, now: Timestamp) {
+fn clean_up(framework: Framework, plan: &mut JobPlan, job: &Object, pods: &Pods, now: Timestamp) {
     let policy = &job.spec["runPolicy"];
     let clean = policy["cleanPodPolicy"].as_str().unwrap_or(framework.default_clean_pods());
     // The rest of a failed gang would only hold its places, so it is deleted under every policy; the operator

@@ -58,7 +58,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn plan_of(job: &Object, found: &Pods) -> Plan {
+fn plan_of(job: &Object, found: &Pods) -> JobPlan {
     let (framework, kind, version) = if job.spec.get("tfReplicaSpecs").is_some() {
         (Framework::TensorFlow, "TFJob", "v1")
     } else if job.spec.get("mpiReplicaSpecs").is_some() {
@@ -72,7 +72,7 @@ fn plan_of(job: &Object, found: &Pods) -> Plan {
 }
 
 /// The plan as lines: `+pod`, `-pod`, `Condition=Status`, `role: active/succeeded/failed`.
-fn lines(plan: &Plan) -> Vec<String> {
+fn lines(plan: &JobPlan) -> Vec<String> {
     let mut lines: Vec<String> =
         plan.create.iter().map(|pod| format!("+{}", pod["metadata"]["name"].as_str().unwrap())).collect();
     lines.extend(plan.delete.iter().map(|name| format!("-{name}")));
@@ -359,7 +359,7 @@ fn a_pass_creates_and_deletes_a_burst_and_the_next_goes_on() {
     let worker = |number: i64| format!("a-worker-{number}");
     let torch =
         |workers: i64| job("PyTorchJob", json!({"pytorchReplicaSpecs": {"Worker": role(workers, "Never")}}));
-    let names = |plan: &Plan| -> Vec<String> {
+    let names = |plan: &JobPlan| -> Vec<String> {
         plan.create.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     };
     let first = plan_of(&torch(1100), &Pods::new());
@@ -398,7 +398,7 @@ fn a_pass_creates_and_deletes_a_burst_and_the_next_goes_on() {
 
 #[test]
 fn a_job_of_more_pods_than_the_limit_gets_none_and_says_so() {
-    let refused = |plan: Plan, expected: &str| {
+    let refused = |plan: JobPlan, expected: &str| {
         assert!(plan.create.is_empty() && plan.delete.is_empty());
         assert_eq!(plan.refused.as_deref(), Some(expected));
     };

@@ -17,7 +17,7 @@ pub(crate) const RESTARTS_ANNOTATION: &str = "fleet.dev/pod-restarts";
 
 /// The actions for one job. Empty: nothing.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct JobPlan {
     /// Annotations of the job to write before anything else.
     pub annotations: BTreeMap<String, String>,
     /// Defaults of the job's spec.
@@ -53,7 +53,7 @@ pub(crate) struct Plan {
     pub look_again: Option<Duration>,
 }
 
-impl Plan {
+impl JobPlan {
     pub fn look_again_in(&mut self, wait: Duration) {
         self.look_again = Some(self.look_again.map_or(wait, |known| known.min(wait)));
     }

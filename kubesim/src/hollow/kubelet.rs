@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fleet_watchdog::judge::Verdict;
+use fleet_watchdog::judge::LeaseVerdict;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{
@@ -53,7 +53,7 @@ enum Step {
     Delete,
 }
 
-struct Entry {
+struct TrackedPod {
     pod: Arc<Pod>,
     /// The step that is waiting, in flight or done last; a pod never does the same step twice.
     step: Option<Step>,
@@ -89,13 +89,13 @@ struct Kubelets<'a> {
     options: &'a Options,
     owners: Owners,
     nodes: BTreeMap<String, usize>,
-    pods: BTreeMap<PodKey, Entry>,
+    pods: BTreeMap<PodKey, TrackedPod>,
     timers: Timers<Due>,
     waiting: VecDeque<Due>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Pods with a watchdog that have not ended, and the verdict of their watchdogs.
     watched: BTreeSet<PodKey>,
-    verdict: Verdict,
+    verdict: LeaseVerdict,
     admission: Admission,
 }
 
@@ -111,7 +111,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         waiting: VecDeque::new(),
         in_flight: FuturesUnordered::new(),
         watched: BTreeSet::new(),
-        verdict: Verdict::Waiting,
+        verdict: LeaseVerdict::Waiting,
         admission: Admission::new(options),
     };
     let mut watchdog: Option<Watchdog> = None;
@@ -125,7 +125,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
             if let Some(watchdog) = watchdog.take() {
                 watchdog.end();
             }
-            kubelets.verdict = Verdict::Waiting;
+            kubelets.verdict = LeaseVerdict::Waiting;
             None
         } else {
             Some(watchdog.get_or_insert_with(|| Watchdog::new(client, &options.containers)))
@@ -155,7 +155,7 @@ pub(crate) async fn sleep_until(at: Option<Instant>) {
 }
 
 /// The next verdict of the watchdog, if there is one.
-async fn judged(watchdog: Option<&mut Watchdog>) -> Verdict {
+async fn judged(watchdog: Option<&mut Watchdog>) -> LeaseVerdict {
     match watchdog {
         Some(watchdog) => {
             watchdog.next().await;
@@ -202,14 +202,14 @@ impl Kubelets<'_> {
     }
 
     /// A new verdict of the watchdogs: pods start when the lease holds and are stopped when it lapses.
-    fn judged(&mut self, verdict: Verdict) {
+    fn judged(&mut self, verdict: LeaseVerdict) {
         if std::mem::replace(&mut self.verdict, verdict) == verdict {
             return;
         }
         let step = match verdict {
-            Verdict::Waiting => return,
-            Verdict::Content => (Phase::Pending, Step::Start),
-            Verdict::Lapsed => (Phase::Running, Step::Stop),
+            LeaseVerdict::Waiting => return,
+            LeaseVerdict::Content => (Phase::Pending, Step::Start),
+            LeaseVerdict::Lapsed => (Phase::Running, Step::Stop),
         };
         let (phase, step) = step;
         let due = |key: &PodKey| {
@@ -231,7 +231,7 @@ impl Kubelets<'_> {
         }
         let key = pod.key();
         let pod = Arc::new(pod);
-        let entry = self.pods.entry(key.clone()).or_insert_with(|| Entry {
+        let entry = self.pods.entry(key.clone()).or_insert_with(|| TrackedPod {
             pod: pod.clone(),
             step: None,
             plan: None,
@@ -258,10 +258,10 @@ impl Kubelets<'_> {
             (true, _, Some(Step::Delete)) if !is_hastened && !is_ended => None,
             (true, ..) => Some(Step::Delete),
             // Its containers start when its watchdog sees a valid lease.
-            (false, Phase::Pending, None) if watched && self.verdict != Verdict::Content => None,
+            (false, Phase::Pending, None) if watched && self.verdict != LeaseVerdict::Content => None,
             // It began just before the lease lapsed.
             (false, Phase::Running, step)
-                if watched && self.verdict == Verdict::Lapsed && step != Some(Step::Stop) =>
+                if watched && self.verdict == LeaseVerdict::Lapsed && step != Some(Step::Stop) =>
             {
                 Some(Step::Stop)
             }
@@ -325,7 +325,7 @@ impl Kubelets<'_> {
             {
                 due.step = Step::Resume;
             }
-            let over = |entry: &Entry| match entry.step {
+            let over = |entry: &TrackedPod| match entry.step {
                 Some(Step::Delete) => due.step != Step::Delete,
                 // A stopped pod does not finish.
                 Some(Step::Stop) => due.step != Step::Stop,
@@ -341,7 +341,7 @@ impl Kubelets<'_> {
         }
     }
 
-    fn live(&self, due: &Due) -> Option<&Entry> {
+    fn live(&self, due: &Due) -> Option<&TrackedPod> {
         self.pods.get(&due.key).filter(|entry| entry.pod.uid() == due.uid)
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use fleet_watchdog::{
     ANSWER_TIMEOUT, CONTAINER, LEASE_NAME, LEASE_NAMESPACE, PERIOD,
-    judge::{Judge, Renewal, Verdict},
+    judge::{Judge, LeaseVerdict, Renewal},
 };
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -69,7 +69,7 @@ impl Watchdog {
         }
     }
 
-    pub fn verdict(&mut self) -> Verdict {
+    pub fn verdict(&mut self) -> LeaseVerdict {
         let verdict = self.seen.judge.verdict(self.seen.started.elapsed());
         *self.containers.seen() = Some(self.seen.clone());
         verdict

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub use admit::{AdmitError, MemberAccess, admit_member, prepare_hub, prepare_users};
 pub use home::Home;
 pub use ready::NotReady;
-pub use requests::{Asked, Requests};
+pub use requests::{RequestKind, Requests};
 pub use spec::{FleetSpec, Listen, MemberSpec, node_name};
 
 use crate::{hollow, standins};

@@ -9,7 +9,7 @@ use kube::Client;
 
 /// Requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct RequestKind {
     /// `pods`, `pods/status`, `queueunits.scheduling.x-k8s.io/status`.
     pub resource: String,
     /// As the metric names it: POST, PATCH, LIST, ...
@@ -17,7 +17,7 @@ pub struct Asked {
     pub code: u16,
 }
 
-impl Asked {
+impl RequestKind {
     /// Whether it changes something, or would have.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE" | "DELETECOLLECTION")
@@ -31,7 +31,7 @@ impl Asked {
 
 /// Counts of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests(pub BTreeMap<Asked, u64>);
+pub struct Requests(pub BTreeMap<RequestKind, u64>);
 
 impl Requests {
     /// The requests that the server has counted since it started.
@@ -41,7 +41,7 @@ impl Requests {
     pub async fn read(server: &Client) -> anyhow::Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = server.request_text(request).await.context("the server's metrics")?;
-        let counts: BTreeMap<Asked, u64> =
+        let counts: BTreeMap<RequestKind, u64> =
             text.lines().filter_map(read_line).fold(BTreeMap::new(), |mut counts, (asked, count)| {
                 *counts.entry(asked).or_default() += count;
                 counts
@@ -52,7 +52,7 @@ impl Requests {
 
     /// The requests since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        let less = |(asked, count): (&Asked, &u64)| {
+        let less = |(asked, count): (&RequestKind, &u64)| {
             let before = earlier.0.get(asked).copied().unwrap_or(0);
             (*count > before).then(|| (asked.clone(), *count - before))
         };
@@ -60,12 +60,12 @@ impl Requests {
     }
 
     /// The number of requests that match `wanted`.
-    pub fn count(&self, wanted: impl Fn(&Asked) -> bool) -> u64 {
+    pub fn count(&self, wanted: impl Fn(&RequestKind) -> bool) -> u64 {
         self.0.iter().filter(|(asked, _)| wanted(asked)).map(|(_, count)| count).sum()
     }
 }
 
-fn read_line(line: &str) -> Option<(Asked, u64)> {
+fn read_line(line: &str) -> Option<(RequestKind, u64)> {
     let (labels, count) = line.strip_prefix("apiserver_request_total{")?.rsplit_once("} ")?;
     let label = |name: &str| {
         let pairs = labels.split("\",").filter_map(|pair| pair.split_once("=\""));
@@ -80,7 +80,10 @@ fn read_line(line: &str) -> Option<(Asked, u64)> {
     }
     // A real server counts in floating point.
     let count = count.parse::<f64>().ok()? as u64;
-    Some((Asked { resource, verb: label("verb")?.to_string(), code: label("code")?.parse().ok()? }, count))
+    Some((
+        RequestKind { resource, verb: label("verb")?.to_string(), code: label("code")?.parse().ok()? },
+        count,
+    ))
 }
 
 #[cfg(test)]

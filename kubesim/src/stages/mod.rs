@@ -10,7 +10,7 @@ mod rules;
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context;
-use fleet_apiserver::{ApiServer, Change, Objects, Stored};
+use fleet_apiserver::{ApiServer, ObjectChange, Objects, Stored};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -122,11 +122,11 @@ impl Engine {
         }
     }
 
-    async fn read(&mut self, of: Of, changes: Vec<Change>) {
+    async fn read(&mut self, of: Of, changes: Vec<ObjectChange>) {
         let now = Instant::now();
         let mut due = Vec::new();
         for change in changes {
-            let Change::Put(object) = change else { continue };
+            let ObjectChange::Put(object) = change else { continue };
             let Some(next) = self.next(of, &object) else { continue };
             let step = Due { of, object, stage: next.stage };
             if next.after.is_zero() {

@@ -69,7 +69,7 @@ pub(super) async fn answer(review: Review, queues: &Queues) -> Value {
 async fn look_at(request: &Request, queues: &Queues) -> Said {
     match (request.kind.kind.as_str(), request.operation.as_str(), &request.object) {
         ("Queue", "DELETE", _) => {
-            told(&format!("queue {}: ", request.name), queues.refuse_end(&request.name)).await
+            check_result(&format!("queue {}: ", request.name), queues.refuse_end(&request.name)).await
         }
         ("Queue", _, Some(queue)) => {
             let same = request.old_object.as_ref().is_some_and(|old| {
@@ -78,7 +78,7 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
             if same {
                 return Said::Allowed;
             }
-            told(&format!("queue {}, ", queue.name()), queues.refuse_queue(queue)).await
+            check_result(&format!("queue {}, ", queue.name()), queues.refuse_queue(queue)).await
         }
         ("Job", "UPDATE", Some(job)) if !is_managed(job) => {
             let changed = request.old_object.as_ref().and_then(|old| fixed_field(&old.spec, &job.spec));
@@ -103,7 +103,7 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
 }
 
 /// Result of a check of queues, with the name of the object.
-async fn told(what: &str, look: impl Future<Output = Result<Option<String>, CallError>>) -> Said {
+async fn check_result(what: &str, look: impl Future<Output = Result<Option<String>, CallError>>) -> Said {
     match tokio::time::timeout(READ_TIMEOUT, look).await {
         Ok(Ok(None)) => Said::Allowed,
         Ok(Ok(Some(why))) => Said::Refused(format!("{what}{why}")),
@@ -160,5 +160,5 @@ async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
         return Said::Allowed;
     };
     let what = format!("{kind} {namespace}/{}, field spec.queue: ", name.unwrap_or_default());
-    told(&what, queues.refuse_work(queue)).await
+    check_result(&what, queues.refuse_work(queue)).await
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use fleet_scheduler::extender::{Answer, Asked, Question};
+use fleet_scheduler::extender::{Answer, GroupQuestion, Question};
 use tokio::{
     sync::oneshot,
     task::JoinSet,
@@ -20,8 +20,8 @@ const SESSION_PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Extender {
-    due: VecDeque<Asked>,
-    asked: JoinSet<(Asked, Answer)>,
+    due: VecDeque<GroupQuestion>,
+    asked: JoinSet<(GroupQuestion, Answer)>,
     /// The messages about a cycle that are on their way, one at most.
     told: JoinSet<()>,
     told_at: Option<Instant>,
@@ -67,7 +67,7 @@ impl Extender {
     }
 
     /// Waits for an answer; never ready while none is pending.
-    pub async fn next(&mut self) -> (Asked, Answer) {
+    pub async fn next(&mut self) -> (GroupQuestion, Answer) {
         loop {
             match self.asked.join_next().await {
                 Some(Ok(heard)) => return heard,

@@ -21,7 +21,9 @@ use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    entry::{Answered, CopyState, HoldWrite, HoldWritten, ReservationEntry, Verdict, expired, refused},
+    entry::{
+        Answered, CopyState, HoldWrite, HoldWritten, ReservationEntry, ReservationState, expired, refused,
+    },
     write::places_annotation,
 };
 use fleet_agent_ground::Permits;
@@ -73,9 +75,9 @@ impl Book {
         let verdict = match written.or_else(|| places_annotation(copy)) {
             Some(status) => {
                 keep(&name, &copy.spec, &status, state);
-                Verdict::Held(status)
+                ReservationState::Held(status)
             }
-            None => Verdict::Released,
+            None => ReservationState::Released,
         };
         let entry = ReservationEntry {
             spec: Arc::new(copy.spec.clone()),
@@ -102,11 +104,11 @@ impl Book {
         let phase = reservation.status.as_ref().and_then(|status| status.phase);
         let Some(entry) = self.entries.get_mut(&name) else {
             let verdict = match phase {
-                None => Verdict::Asked,
+                None => ReservationState::Asked,
                 // Nodes for cells are kept as long as the hub asks for them, whatever the earlier state.
-                Some(_) if !reservation.spec.cell_nodes.is_empty() => Verdict::Asked,
+                Some(_) if !reservation.spec.cell_nodes.is_empty() => ReservationState::Asked,
                 Some(ReservationPhase::Reserved) => {
-                    Verdict::Closed(expired("the member holds no places for it any more"))
+                    ReservationState::Closed(expired("the member holds no places for it any more"))
                 }
                 Some(ReservationPhase::Refused | ReservationPhase::Expired) => return,
             };
@@ -126,13 +128,13 @@ impl Book {
         if entry.hub_uid.as_ref() == Some(&uid) {
             entry.answered.see(reservation);
             self.due.insert(name.clone());
-            if matches!(entry.verdict, Verdict::Held(_)) {
+            if matches!(entry.verdict, ReservationState::Held(_)) {
                 self.change_cells(&name, Arc::new(reservation.spec.clone()), state);
             }
             return;
         }
         // Seen for the first time since the start, or created again under the same name.
-        if entry.hub_uid.is_none() && matches!(entry.verdict, Verdict::Held(_)) {
+        if entry.hub_uid.is_none() && matches!(entry.verdict, ReservationState::Held(_)) {
             // A hold whose Work has arrived does not expire.
             if entry.spec.cell_nodes.is_empty() && !entry.arrived {
                 self.heard.insert(name.clone());
@@ -140,11 +142,11 @@ impl Book {
             self.change_cells(&name, Arc::new(reservation.spec.clone()), state);
         }
         let Some(entry) = self.entries.get_mut(&name) else { return };
-        let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
+        let anew = entry.hub_uid.is_some() || entry.verdict == ReservationState::Released;
         entry.hub_uid = Some(uid);
         entry.answered = Answered::of(reservation);
-        if anew && !matches!(entry.verdict, Verdict::Held(_)) && phase.is_none() {
-            entry.verdict = Verdict::Asked;
+        if anew && !matches!(entry.verdict, ReservationState::Held(_)) && phase.is_none() {
+            entry.verdict = ReservationState::Asked;
             entry.spec = Arc::new(reservation.spec.clone());
             self.ask(&name);
         }
@@ -193,7 +195,7 @@ impl Book {
                 let entry = ReservationEntry {
                     spec: Arc::new(copy.spec.clone()),
                     hub_uid: None,
-                    verdict: Verdict::Released,
+                    verdict: ReservationState::Released,
                     copy: CopyState::Stands,
                     deadline: None,
                     arrived: false,
@@ -214,7 +216,7 @@ impl Book {
         let Some(entry) = self.entries.get_mut(name) else { return };
         entry.hub_uid = None;
         entry.answered = Answered::default();
-        entry.verdict = Verdict::Released;
+        entry.verdict = ReservationState::Released;
         drop_hold(name, &entry.spec, state);
         self.due.insert(name.to_owned());
     }
@@ -232,25 +234,25 @@ impl Book {
         let mut held = false;
         while let Some(name) = self.asked.pop_front() {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            if entry.verdict != Verdict::Asked {
+            if entry.verdict != ReservationState::Asked {
                 continue;
             }
             let newest = self.newest_term;
             if let Some(term) = entry.spec.term.filter(|term| *term < newest) {
                 let message =
                     format!("term {term} is older than {newest}, the newest seen of a leader of the hub");
-                entry.verdict = Verdict::Closed(refused(message, Vec::new()));
+                entry.verdict = ReservationState::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;
             }
             if !entry.spec.cell_nodes.is_empty() {
                 state.set_cell_nodes(&name, &entry.spec.cell_nodes);
-                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
+                entry.verdict = ReservationState::Held(cells::standing(&entry.spec, state));
                 self.due.insert(name);
                 continue;
             }
             if let Err(message) = self.permits.namespace(&entry.spec.binding.namespace) {
-                entry.verdict = Verdict::Closed(refused(message, Vec::new()));
+                entry.verdict = ReservationState::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;
             }
@@ -259,9 +261,9 @@ impl Book {
                     state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
                     held = true;
                     entry.deadline = lapses_at(&entry.spec, now);
-                    Verdict::Held(status)
+                    ReservationState::Held(status)
                 }
-                Err(status) => Verdict::Closed(*status),
+                Err(status) => ReservationState::Closed(*status),
             };
             self.note_deadline(&name);
             self.due.insert(name);
@@ -276,7 +278,7 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
                 continue;
             };
-            if !matches!(entry.verdict, Verdict::Held(_)) {
+            if !matches!(entry.verdict, ReservationState::Held(_)) {
                 continue;
             }
             entry.arrived = true;
@@ -296,8 +298,8 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
                 continue;
             };
-            if matches!(entry.verdict, Verdict::Held(_)) && entry.spec.cell_nodes.is_empty() {
-                entry.verdict = Verdict::Released;
+            if matches!(entry.verdict, ReservationState::Held(_)) && entry.spec.cell_nodes.is_empty() {
+                entry.verdict = ReservationState::Released;
                 state.remove_hold(&name);
                 self.due.insert(name);
             }
@@ -308,7 +310,7 @@ impl Book {
     /// have ended.
     pub fn look_at_cells(&mut self, state: &mut MemberState) {
         for (name, spec) in std::mem::take(&mut self.unmet) {
-            let is_held = |entry: &ReservationEntry| matches!(entry.verdict, Verdict::Held(_));
+            let is_held = |entry: &ReservationEntry| matches!(entry.verdict, ReservationState::Held(_));
             if self.entries.get(&name).is_some_and(is_held) {
                 self.change_cells(&name, spec, state);
             }
@@ -338,13 +340,13 @@ impl Book {
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
             let Some((_, name)) = self.deadlines.pop_first() else { return };
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            if !matches!(entry.verdict, Verdict::Held(_)) {
+            if !matches!(entry.verdict, ReservationState::Held(_)) {
                 continue;
             }
             entry.deadline = None;
             if !state.has_pods_of(&name) {
                 let message = format!("the job did not arrive within {} s", entry.spec.ttl_seconds);
-                entry.verdict = Verdict::Closed(expired(&message));
+                entry.verdict = ReservationState::Closed(expired(&message));
                 state.remove_hold(&name);
                 self.due.insert(name);
             }
@@ -359,7 +361,7 @@ impl Book {
                 entry.busy = true;
                 return Some(write);
             }
-            if entry.hub_uid.is_none() && entry.verdict == Verdict::Released {
+            if entry.hub_uid.is_none() && entry.verdict == ReservationState::Released {
                 self.forget(&name);
             }
         }
@@ -383,12 +385,12 @@ impl Book {
             entry.answered.wrote(status, written.version.as_deref());
         }
         if let Some(why) = written.refused
-            && matches!(entry.verdict, Verdict::Held(_))
+            && matches!(entry.verdict, ReservationState::Held(_))
             && !entry.arrived
             && entry.spec.cell_nodes.is_empty()
             && !state.has_pods_of(&written.name)
         {
-            entry.verdict = Verdict::Closed(refused(why, Vec::new()));
+            entry.verdict = ReservationState::Closed(refused(why, Vec::new()));
             state.remove_hold(&written.name);
         }
         self.due.insert(written.name);
@@ -396,7 +398,7 @@ impl Book {
 
     fn insert(&mut self, name: &str, entry: ReservationEntry) {
         self.by_binding.entry(entry.spec.binding.uid.clone()).or_default().insert(name.to_owned());
-        let is_asked = entry.verdict == Verdict::Asked;
+        let is_asked = entry.verdict == ReservationState::Asked;
         self.entries.insert(name.to_owned(), entry);
         if is_asked {
             self.ask(name);
@@ -406,8 +408,9 @@ impl Book {
     }
 
     fn note_deadline(&mut self, name: &str) {
-        if let Some(ReservationEntry { verdict: Verdict::Held(_), deadline: Some(deadline), .. }) =
-            self.entries.get(name)
+        if let Some(ReservationEntry {
+            verdict: ReservationState::Held(_), deadline: Some(deadline), ..
+        }) = self.entries.get(name)
         {
             let deadline = *deadline;
             self.deadlines.insert((deadline, name.to_owned()));

@@ -9,7 +9,7 @@ use fleet_api::{
 use jiff::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ReservationState {
     Asked,
     /// Places are held, with this status.
     Held(ReservationStatus),
@@ -33,7 +33,7 @@ pub(crate) struct ReservationEntry {
     pub spec: Arc<ReservationSpec>,
     /// Uid of the hub's object while it exists.
     pub hub_uid: Option<String>,
-    pub verdict: Verdict,
+    pub verdict: ReservationState,
     pub copy: CopyState,
     /// When the places are released, unless the Work arrives before.
     pub deadline: Option<Timestamp>,
@@ -120,16 +120,16 @@ impl ReservationEntry {
     /// Desired state that is not written yet.
     pub fn difference(&self, name: &str) -> Option<HoldWrite> {
         let (copy, answer) = match &self.verdict {
-            Verdict::Asked => return None,
-            Verdict::Held(status) => (
+            ReservationState::Asked => return None,
+            ReservationState::Held(status) => (
                 match self.copy {
                     CopyState::None | CopyState::Maybe => CopyWrite::Create(Box::new(status.clone())),
                     CopyState::Stands => CopyWrite::Keep,
                 },
                 Some(status),
             ),
-            Verdict::Closed(status) => (self.without_copy(), Some(status)),
-            Verdict::Released => (self.without_copy(), None),
+            ReservationState::Closed(status) => (self.without_copy(), Some(status)),
+            ReservationState::Released => (self.without_copy(), None),
         };
         let answer = answer.filter(|status| self.answered.status.as_ref() != Some(status));
         let answer = self.hub_uid.clone().zip(answer.cloned());

@@ -117,7 +117,7 @@ pub(crate) async fn tell_of(session: Session, ended: tokio::sync::oneshot::Recei
 
 /// The extender's answer about a gang's places.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ExtenderAnswer {
     Fine,
     /// Pods that must not be bound to their nodes, and why.
     Refused(BTreeMap<PodKey, String>),
@@ -285,13 +285,13 @@ fn silence(error: &str) -> String {
 }
 
 /// Asks for every pod of a gang whether it may be bound to its node.
-pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict {
+pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> ExtenderAnswer {
     let checks: Vec<(PodKey, Arc<Check>)> =
         bindings.iter().filter_map(|binding| Some((binding.pod.clone(), binding.check.clone()?))).collect();
     if let Some((_, check)) = checks.first()
         && let Some(why) = not_ready(check).await
     {
-        return Verdict::Silent(why);
+        return ExtenderAnswer::Silent(why);
     }
     let checks = checks.into_iter().filter(|(_, check)| check.policy.predicate.is_some());
     let mut said = stream::iter(checks)
@@ -306,10 +306,10 @@ pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict 
             Ok(None) => {}
             Ok(Some(why)) => drop(refused.insert(pod, why)),
             Err(error) if check.policy.ignorable => tracing::debug!(error, "the extender is ignored"),
-            Err(error) => return Verdict::Silent(silence(&error)),
+            Err(error) => return ExtenderAnswer::Silent(silence(&error)),
         }
     }
-    if refused.is_empty() { Verdict::Fine } else { Verdict::Refused(refused) }
+    if refused.is_empty() { ExtenderAnswer::Fine } else { ExtenderAnswer::Refused(refused) }
 }
 
 /// Why a job that has its places may not start; `None`: it may.

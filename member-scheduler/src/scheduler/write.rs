@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     binding::Binding,
-    extender::{self, Verdict},
+    extender::{self, ExtenderAnswer},
     fresh::FreshCheck,
 };
 use crate::{
@@ -62,15 +62,15 @@ pub(crate) async fn bind(
         return bindings.into_iter().map(|binding| (binding, Bound::No)).collect();
     }
     match extender::verdict(&context, &bindings).await {
-        Verdict::Fine => {}
-        Verdict::Refused(refused) => {
+        ExtenderAnswer::Fine => {}
+        ExtenderAnswer::Refused(refused) => {
             let vetoed = |binding: Binding| {
                 let bound = refused.get(&binding.pod).map_or(Bound::No, |why| Bound::Vetoed(why.clone()));
                 (binding, bound)
             };
             return bindings.into_iter().map(vetoed).collect();
         }
-        Verdict::Silent(why) => {
+        ExtenderAnswer::Silent(why) => {
             return bindings.into_iter().map(|binding| (binding, Bound::Unsaid(why.clone()))).collect();
         }
     }

@@ -4,8 +4,6 @@
 //! and of held places whose pod is not bound.
 
 pub mod cells;
-mod claim;
-mod claims;
 mod crowd;
 mod effects;
 mod gangs;
@@ -14,11 +12,13 @@ mod groups;
 mod hold;
 mod hyper_node;
 mod hyper_nodes;
+mod job_pods;
 mod kept;
 mod marks;
 mod pod;
 mod pod_group;
 mod pod_key;
+mod pod_owner;
 mod surplus;
 
 use std::{
@@ -89,7 +89,7 @@ pub struct MemberState {
     jobs: BTreeMap<String, Arc<OwnedJob>>,
     jobs_by_name: BTreeMap<(String, String), BTreeSet<String>>,
     /// Pods that name no reservation, by namespace and name of their possible job.
-    claimants: BTreeMap<(String, String), BTreeSet<PodKey>>,
+    pods_by_job: BTreeMap<(String, String), BTreeSet<PodKey>>,
     /// Nodes that may be over-committed.
     crowded: BTreeSet<String>,
     /// Another scheduler has bound pods here.
@@ -126,7 +126,7 @@ impl MemberState {
             unbound: Resources::new(),
             jobs: BTreeMap::new(),
             jobs_by_name: BTreeMap::new(),
-            claimants: BTreeMap::new(),
+            pods_by_job: BTreeMap::new(),
             crowded: BTreeSet::new(),
             is_shared: false,
             scheduler_names,
@@ -225,7 +225,7 @@ impl MemberState {
             Some(_) => self.remove_pod(&key),
             None => {}
         }
-        self.claim(&key, &mut entry);
+        self.assign_reservation(&key, &mut entry);
         self.is_shared |= !entry.ours && entry.node.is_some() && !entry.of_node;
         self.put_pod(key, entry);
     }
@@ -237,7 +237,7 @@ impl MemberState {
             self.cluster.remove_pod(id);
         }
         self.uncount(key, &entry);
-        self.forget_claimant(key, &entry);
+        self.forget_pod_of_job(key, &entry);
         self.leave_gang(key, &entry);
         if let Some(reservation) = &entry.reservation
             && let Some(pods) = self.reserved_pods.get_mut(reservation)
@@ -314,7 +314,7 @@ impl MemberState {
             self.uncount(&key, known);
         }
         self.join_gang(&key, &entry);
-        self.note_claimant(&key, &entry);
+        self.note_pod_of_job(&key, &entry);
         if let Some(reservation) = &entry.reservation {
             if entry.held_back.is_some() && !self.effects.gates.contains(reservation) {
                 self.effects.gates.insert(reservation.clone());

@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{
-    claim::{self, Claim},
     gangs::GangKey,
     pod_key::PodKey,
+    pod_owner::{self, PodOwner},
 };
 use fleet_agent_ground::lean::{LeanGate, LeanPod};
 
@@ -41,7 +41,7 @@ pub struct PodEntry {
     /// It runs on the cells of its reservation and nowhere else, also when that is not held.
     pub on_cells: bool,
     /// For a pod that names no reservation: its possible job.
-    pub claim: Option<Arc<Claim>>,
+    pub pod_owner: Option<Arc<PodOwner>>,
     /// Other gates of a pod with Fleet's gate, which waits until its place is reserved.
     pub held_back: Option<Arc<[String]>>,
     /// Fleet's gate was removed, and the watch has not shown that yet.
@@ -206,9 +206,9 @@ impl PodEntry {
             unreadable,
             gang: GangKey::new(&key, group),
             gang_size: size.unwrap_or(if group.is_some() { UNKNOWN_SIZE } else { 1 }),
-            component: claim::role(meta),
-            index: claim::number(meta, &key.name),
-            claim: if reservation.is_none() { Claim::read(meta).map(Arc::new) } else { None },
+            component: pod_owner::role(meta),
+            index: pod_owner::number(meta, &key.name),
+            pod_owner: if reservation.is_none() { PodOwner::read(meta).map(Arc::new) } else { None },
             on_cells: reservation.is_some() && is_true(annotation(names::ON_CELLS_ANNOTATION)),
             reservation,
             held_back: held_back(&pod.spec.scheduling_gates),

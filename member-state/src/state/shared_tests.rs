@@ -82,7 +82,7 @@ fn an_operators_pods_take_the_places_of_their_job_and_count_once() {
         state.remove_pod(&key(name));
     }
     assert_eq!(used(&state), "n1 0/0, n2 0/0");
-    assert!(state.claimants.is_empty() && state.unbound().is_zero());
+    assert!(state.pods_by_job.is_empty() && state.unbound().is_zero());
 }
 
 #[test]

@@ -48,8 +48,8 @@ pub fn read(text: &str) -> Result<Wanted, FileErrors> {
     if document.get("kind").is_some() || document.get("apiVersion").is_some() {
         return object(&document);
     }
-    let told = |prefix: &str, errors: ConfigErrors| told(prefix, &errors);
-    let (config, prefix) = match read_document(&document).map_err(|errors| told("", errors))? {
+    let file_errors = |prefix: &str, errors: ConfigErrors| file_errors(prefix, &errors);
+    let (config, prefix) = match read_document(&document).map_err(|errors| file_errors("", errors))? {
         Document::Config(config) => {
             let prefix = if document.get("hivedscheduler").is_some() { WRAPPER } else { "" };
             (*config, prefix)
@@ -58,10 +58,10 @@ pub fn read(text: &str) -> Result<Wanted, FileErrors> {
             let inner: Value = yaml::read(&text).map_err(|error| {
                 FileErrors(vec![format!("{WRAPPER}: found invalid YAML ({error}); allowed: a configuration")])
             })?;
-            (ClusterConfig::read(&inner).map_err(|errors| told(WRAPPER, errors))?, WRAPPER)
+            (ClusterConfig::read(&inner).map_err(|errors| file_errors(WRAPPER, errors))?, WRAPPER)
         }
     };
-    let config = checked(config).map_err(|errors| told(prefix, errors))?;
+    let config = checked(config).map_err(|errors| file_errors(prefix, errors))?;
     Ok(Wanted { config, access: None, name: None })
 }
 
@@ -95,12 +95,12 @@ fn object(document: &Value) -> Result<Wanted, FileErrors> {
     if !wrong.is_empty() {
         return Err(FileErrors(wrong));
     }
-    let told = |errors: ConfigErrors| told("spec", &errors);
+    let file_errors = |errors: ConfigErrors| file_errors("spec", &errors);
     let mut spec = document["spec"].clone();
     let access = spec.as_object_mut().and_then(|spec| spec.remove("access"));
     let access = rules(access.unwrap_or_else(|| json!({})))?;
-    let config = ClusterConfig::read(&spec).and_then(checked).map_err(told)?;
-    access::check(&access, &config).map_err(told)?;
+    let config = ClusterConfig::read(&spec).and_then(checked).map_err(file_errors)?;
+    access::check(&access, &config).map_err(file_errors)?;
     let name = document["metadata"]["name"].as_str().map(str::to_string);
     Ok(Wanted { config, access: Some(access), name })
 }
@@ -126,7 +126,7 @@ fn rules(access: Value) -> Result<AccessRules, FileErrors> {
     })
 }
 
-fn told(prefix: &str, errors: &ConfigErrors) -> FileErrors {
+fn file_errors(prefix: &str, errors: &ConfigErrors) -> FileErrors {
     let one = |error: &ConfigError| match prefix {
         "" => error.to_string(),
         prefix => format!("{prefix}.{error}"),

@@ -24,7 +24,7 @@ use crate::server::{AskError, Server};
 /// What a configuration changes, jobs by their names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plan {
+pub struct ConfigurationPlan {
     /// Name of the object that will be written.
     pub name: String,
     /// Guaranteed cells gained and lost, by virtual cluster.
@@ -91,7 +91,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The configuration does not fit the fleet, or the current state cannot be read.
-pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan, PlanError> {
+pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<ConfigurationPlan, PlanError> {
     let name = target(standing, wanted)?;
     let (config, unnamed) = name_members(wanted.config.clone(), &standing.members());
     let picture = standing.picture(now)?;
@@ -117,7 +117,7 @@ pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan
     spec.access = wanted.access.clone().unwrap_or_else(|| stands.clone());
     access::check(&spec.access, &wanted.config)?;
     let written = json!(spec);
-    Ok(Plan {
+    Ok(ConfigurationPlan {
         name,
         promises: difference.promises,
         virtual_clusters_added: missing(&after, &before),
@@ -207,7 +207,7 @@ fn promise_sentence(reason: fleet_cells::PromiseLost, vc: &str) -> String {
 ///
 /// # Errors
 /// The object has changed since the plan was made, or the hub refuses.
-pub async fn apply(server: &Server, plan: &Plan) -> Result<&'static str, PlanError> {
+pub async fn apply(server: &Server, plan: &ConfigurationPlan) -> Result<&'static str, PlanError> {
     let spec = json!(plan.spec);
     let path = configurations_path();
     let changed = || PlanError::Changed { name: plan.name.clone() };

@@ -81,7 +81,7 @@ fn retry_history(run: &Run) -> Vec<Value> {
                 "exitCode": spec.code,
                 "exitPhrase": spec.phrase,
                 "exitType": spec.kind,
-                "exitDiagnostics": told(attempt),
+                "exitDiagnostics": end_message(attempt),
             })
         })
         .collect()
@@ -333,7 +333,7 @@ pub fn of_attempt(runs: &[Run], number: Option<usize>) -> Result<Value, usize> {
     status["appExitCode"] = json!(spec.code);
     status["appExitSpec"] = json!(spec);
     status["appExitType"] = json!(spec.kind);
-    status["appExitDiagnostics"] = json!(told(ended));
+    status["appExitDiagnostics"] = json!(end_message(ended));
     for absent in ["appExitTriggerMessage", "appExitTriggerTaskRoleName", "appExitTriggerTaskIndex"] {
         status[absent] = Value::Null;
     }
@@ -376,7 +376,7 @@ pub fn attempts(runs: &[Run]) -> Vec<Value> {
             shown["exitCode"] = json!(spec.code);
             shown["exitPhrase"] = json!(spec.phrase);
             shown["exitType"] = json!(spec.kind);
-            shown["exitDiagnostics"] = json!(told(ended));
+            shown["exitDiagnostics"] = json!(end_message(ended));
             shown["retryHistory"] = json!([]);
         }
         shown
@@ -387,7 +387,7 @@ pub fn attempts(runs: &[Run]) -> Vec<Value> {
 }
 
 /// Why Fleet ended an attempt.
-fn told(ended: &Value) -> String {
+fn end_message(ended: &Value) -> String {
     format!("{}: {}", text(&ended["reason"], ""), text(&ended["message"], ""))
 }
 

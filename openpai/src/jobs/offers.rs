@@ -168,7 +168,7 @@ mod tests {
         jobs::{Who, native_objects},
     };
 
-    fn told(gpus: i64, instances: i64, role: &str) -> String {
+    fn refusal_message(gpus: i64, instances: i64, role: &str) -> String {
         let config = file::read(include_str!("../../../cells/testdata/two-virtual-clusters.yaml"))
             .expect("a file")
             .config;
@@ -187,10 +187,13 @@ mod tests {
 
     #[test]
     fn an_opportunistic_job_with_a_pod_that_no_cells_can_ever_hold_is_refused() {
-        assert_eq!((told(1, 1, "{}"), told(1, 3, "{}")), (String::new(), String::new()));
-        let large = told(2, 1, "{}");
+        assert_eq!(
+            (refusal_message(1, 1, "{}"), refusal_message(1, 3, "{}")),
+            (String::new(), String::new())
+        );
+        let large = refusal_message(2, 1, "{}");
         assert!(large.contains("can never run") && large.contains("the cells of the fleet"), "{large}");
-        let unknown = told(1, 1, "{withinOne: XX}");
+        let unknown = refusal_message(1, 1, "{withinOne: XX}");
         assert!(unknown.contains("XX"), "{unknown}");
     }
 }

@@ -17,7 +17,7 @@ use super::{
     error::RestError,
     state::{Portal, Shared},
 };
-use crate::users::{Account, Change, NewUser, UserError, Users, accounts, grants};
+use crate::users::{Account, NewUser, UserChange, UserError, Users, accounts, grants};
 
 type Answer = Result<Response, RestError>;
 
@@ -152,7 +152,7 @@ pub async fn update(State(portal): Shared, caller: Caller, text: String) -> Answ
 }
 
 async fn change(users: &Users, caller: &Caller, name: &str, wanted: Wanted) -> Result<(), RestError> {
-    let change = Change {
+    let change = UserChange {
         password: wanted.password.or(wanted.new),
         email: wanted.email,
         is_admin: wanted.admin,

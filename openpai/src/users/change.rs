@@ -27,7 +27,7 @@ pub struct NewUser {
 
 /// What to change of a user; what is absent stays.
 #[derive(Clone, Debug, Default)]
-pub struct Change {
+pub struct UserChange {
     pub password: Option<String>,
     pub email: Option<String>,
     pub is_admin: Option<bool>,
@@ -84,7 +84,7 @@ impl Users {
     ///
     /// # Errors
     /// There is no such user, something is not allowed, or the hub refuses.
-    pub async fn change(&self, server: &Server, name: &str, change: &Change) -> Result<(), UserError> {
+    pub async fn change(&self, server: &Server, name: &str, change: &UserChange) -> Result<(), UserError> {
         // Who may not read accounts learns nothing, and makes nobody compute hashes.
         let account = account(server, name).await?;
         if let Some(password) = &change.password {

@@ -19,7 +19,7 @@ pub mod passwords;
 pub mod tokens;
 
 pub use accounts::Account;
-pub use change::{Change, NewUser};
+pub use change::{NewUser, UserChange};
 pub use error::UserError;
 pub use keep::{Known, Users};
 pub use tokens::{Life, Token};

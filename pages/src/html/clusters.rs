@@ -180,7 +180,7 @@ fn heat(heat: &Heat, name: &str) -> Markup {
 
 /// How a node is drawn. All that look the same are one path of each part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Look {
+struct NodeStyle {
     shade: i64,
     is_unready: bool,
     is_cordoned: bool,
@@ -189,7 +189,7 @@ struct Look {
     is_of_cells: bool,
 }
 
-impl Look {
+impl NodeStyle {
     fn of(cell: &HeatCell) -> Self {
         Self {
             shade: cell.shade,
@@ -234,27 +234,27 @@ impl Look {
 
 /// The squares of the maps, with what each means.
 fn legend() -> Markup {
-    let plain = Look::default();
+    let plain = NodeStyle::default();
     let keys = [
-        (Look { is_reserved: true, ..plain }, "reserved for a job that has not started"),
-        (Look { is_of_cells: true, ..plain }, "for cells of virtual clusters"),
-        (Look { is_tainted: true, ..plain }, "has taints"),
-        (Look { is_cordoned: true, ..plain }, "cordoned"),
-        (Look { is_unready: true, ..plain }, "not ready"),
+        (NodeStyle { is_reserved: true, ..plain }, "reserved for a job that has not started"),
+        (NodeStyle { is_of_cells: true, ..plain }, "for cells of virtual clusters"),
+        (NodeStyle { is_tainted: true, ..plain }, "has taints"),
+        (NodeStyle { is_cordoned: true, ..plain }, "cordoned"),
+        (NodeStyle { is_unready: true, ..plain }, "not ready"),
     ];
-    let key = |look: Look| {
+    let key = |style: NodeStyle| {
         html! {
             svg.key width="18" height="18" viewBox="0 0 18 18" aria-hidden="true" {
-                rect class=(look.class()) x="1" y="1" width="16" height="16" rx="3" {}
-                @for (class, d) in look.marks(1, 1, 16) { path class=(class) d=(d) {} }
+                rect class=(style.class()) x="1" y="1" width="16" height="16" rx="3" {}
+                @for (class, d) in style.marks(1, 1, 16) { path class=(class) d=(d) {} }
             }
         }
     };
     html! {
         p.legend { "Each square is a node; the number is its free GPUs. "
-            @for shade in 0..=4 { (key(Look { shade, ..plain })) }
+            @for shade in 0..=4 { (key(NodeStyle { shade, ..plain })) }
             " from all free to none free"
-            @for (look, means) in keys { span.pair { (key(look)) (means) } }
+            @for (style, means) in keys { span.pair { (key(style)) (means) } }
         }
     }
 }
@@ -267,11 +267,11 @@ fn named(cells: &[HeatCell], label: &str) -> Markup {
             viewBox={ "0 0 " (columns * 30) " " (rows * 30) } {
             @for (index, cell) in cells.iter().enumerate() {
                 @let (x, y) = (index % PER_ROW * 30, index / PER_ROW * 30);
-                @let look = Look::of(cell);
+                @let style = NodeStyle::of(cell);
                 g {
                     title { (cell.text) }
-                    rect class=(look.class()) x=(x + 2) y=(y + 2) width="26" height="26" rx="4" {}
-                    @for (class, d) in look.marks(x + 2, y + 2, 26) { path class=(class) d=(d) {} }
+                    rect class=(style.class()) x=(x + 2) y=(y + 2) width="26" height="26" rx="4" {}
+                    @for (class, d) in style.marks(x + 2, y + 2, 26) { path class=(class) d=(d) {} }
                     @if !cell.is_unusable { text class={ "on-" (cell.shade) } x=(x + 15) y=(y + 20) text-anchor="middle" { (cell.gpus_free) } }
                 }
             }
@@ -282,18 +282,18 @@ fn named(cells: &[HeatCell], label: &str) -> Markup {
 /// Squares alone: one path for all that look the same, and above them one of each mark.
 fn plain(cells: &[HeatCell], label: &str) -> Markup {
     let (columns, rows) = (PER_LONG_ROW.min(cells.len()), cells.len().div_ceil(PER_LONG_ROW));
-    let (mut squares, mut marks) = (BTreeMap::<Look, String>::new(), BTreeMap::<&str, String>::new());
+    let (mut squares, mut marks) = (BTreeMap::<NodeStyle, String>::new(), BTreeMap::<&str, String>::new());
     for (index, cell) in cells.iter().enumerate() {
         let (x, y) = (index % PER_LONG_ROW * 12, index / PER_LONG_ROW * 12);
-        let look = Look::of(cell);
-        squares.entry(look).or_default().push_str(&format!("M{x} {y}h10v10h-10z"));
-        for (class, d) in look.marks(x, y, 10) {
+        let style = NodeStyle::of(cell);
+        squares.entry(style).or_default().push_str(&format!("M{x} {y}h10v10h-10z"));
+        for (class, d) in style.marks(x, y, 10) {
             marks.entry(class).or_default().push_str(&d);
         }
     }
     html! {
         svg.heat role="img" aria-label=(label) width=(columns * 12) viewBox={ "0 0 " (columns * 12) " " (rows * 12) } {
-            @for (look, d) in &squares { path class=(look.class()) d=(d) {} }
+            @for (style, d) in &squares { path class=(style.class()) d=(d) {} }
             @for (class, d) in &marks { path class=(class) d=(d) {} }
         }
     }
@@ -319,11 +319,11 @@ mod tests {
             cell(|cell| cell.is_unusable = true),
             cell(|cell| (cell.is_unusable, cell.is_cordoned) = (true, true)),
         ];
-        let looks: std::collections::BTreeSet<String> = cells
+        let styles: std::collections::BTreeSet<String> = cells
             .iter()
-            .map(|cell| format!("{} {:?}", Look::of(cell).class(), Look::of(cell).marks(0, 0, 10)))
+            .map(|cell| format!("{} {:?}", NodeStyle::of(cell).class(), NodeStyle::of(cell).marks(0, 0, 10)))
             .collect();
-        assert_eq!(looks.len(), cells.len());
+        assert_eq!(styles.len(), cells.len());
         for drawn in [named(&cells, "nodes"), plain(&cells, "nodes"), legend()] {
             let drawn = drawn.into_string();
             for class in [

@@ -1,7 +1,7 @@
 //! Another configuration of the cells, and what it would change.
 
 use fleet_api::cells::VcAccess;
-use fleet_openpai::cells::plan::{JobChange, Plan};
+use fleet_openpai::cells::plan::{ConfigurationPlan, JobChange};
 use maud::{Markup, PreEscaped, html};
 
 use super::parts::form_key;
@@ -44,7 +44,7 @@ fn rows(text: &str) -> usize {
     (text.lines().count() + 1).clamp(16, 48)
 }
 
-fn difference(plan: &Plan) -> Markup {
+fn difference(plan: &ConfigurationPlan) -> Markup {
     let named = [
         ("Virtual clusters that come", &plan.virtual_clusters_added),
         ("Virtual clusters that go", &plan.virtual_clusters_removed),
@@ -128,11 +128,11 @@ mod tests {
             before: 0,
             after: 1,
         };
-        let plan = Plan {
+        let plan = ConfigurationPlan {
             promises: vec![pinned],
             absent: vec!["found east/n9; allowed: nodes of east".into()],
             is_change: true,
-            ..Plan::default()
+            ..ConfigurationPlan::default()
         };
         let page = difference(&plan).into_string();
         assert!(page.contains("NODE (pinned pin)"), "{page}");

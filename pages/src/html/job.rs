@@ -198,7 +198,7 @@ fn events(view: &JobView, now_s: i64) -> Markup {
                         td { @if let Some(last) = event.last_s { (ago(last, now_s)) } }
                         td { (event.kind) }
                         td { (event.reason) }
-                        td { (told(event, said, !view.verdicts.is_empty())) }
+                        td { (event_message(event, said, !view.verdicts.is_empty())) }
                         td.number { (event.count) }
                     } } }
                 } }
@@ -208,7 +208,7 @@ fn events(view: &JobView, now_s: i64) -> Markup {
 }
 
 /// The message of an event: without what stands above it on the page, and places in words.
-fn told(event: &EventRow, said: &str, sees_clusters: bool) -> String {
+fn event_message(event: &EventRow, said: &str, sees_clusters: bool) -> String {
     let message = without_clusters(&event.message).filter(|_| sees_clusters).unwrap_or(&event.message);
     match message.split_once(said).filter(|_| !said.is_empty()) {
         Some((before, "")) => format!("{before}as above"),
@@ -283,16 +283,19 @@ mod tests {
             count: 1,
         };
         let said = "0 of 3 clusters can hold the whole job now";
-        assert_eq!(told(&event(&format!("NoClusterFits: {said}")), said, true), "NoClusterFits: as above");
+        assert_eq!(
+            event_message(&event(&format!("NoClusterFits: {said}")), said, true),
+            "NoClusterFits: as above"
+        );
         // What each cluster lacked then is not beside what it lacks now.
         let longer = format!("NoClusterFits: {said}: east: 1 of 2 fit; west: not ready");
-        assert_eq!(told(&event(&longer), said, true), "NoClusterFits: as above");
-        assert_eq!(told(&event(&longer), said, false), longer);
+        assert_eq!(event_message(&event(&longer), said, true), "NoClusterFits: as above");
+        assert_eq!(event_message(&event(&longer), said, false), longer);
         let before = longer.replace("of 3", "of 2");
         assert_eq!(
-            told(&event(&before), said, true),
+            event_message(&event(&before), said, true),
             "NoClusterFits: 0 of 2 clusters can hold the whole job now"
         );
-        assert_eq!(told(&event("Other: a: b"), "", true), "Other: a: b");
+        assert_eq!(event_message(&event("Other: a: b"), "", true), "Other: a: b");
     }
 }

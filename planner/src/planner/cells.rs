@@ -21,7 +21,7 @@ use fleet_quota::JobId;
 use super::Planner;
 use crate::{
     cells::ask::CellNodes,
-    job::{Held, Stand},
+    job::{Held, JobPhase},
 };
 pub use usage::{VcJobs, VcUse};
 
@@ -44,7 +44,7 @@ impl Planner {
         let ids: Vec<JobId> = self.jobs.keys().cloned().collect();
         for id in ids {
             let Some(entry) = self.jobs.get(&id).filter(|entry| entry.job.cells.is_some()) else { continue };
-            if entry.job.stand == Stand::Waits {
+            if entry.job.phase == JobPhase::Waits {
                 self.unqueue(&id);
             }
             self.settle(&id, now_ms);
@@ -125,9 +125,9 @@ impl Planner {
     }
 
     fn held(&self, id: &JobId) -> Option<&Held> {
-        match &self.jobs.get(id)?.job.stand {
-            Stand::Holds(held) => Some(held),
-            Stand::Waits => None,
+        match &self.jobs.get(id)?.job.phase {
+            JobPhase::Holds(held) => Some(held),
+            JobPhase::Waits => None,
         }
     }
 
@@ -135,11 +135,11 @@ impl Planner {
     pub(super) fn settle_cells(&mut self, id: &JobId, now_ms: i64) {
         let Some(entry) = self.jobs.get(id) else { return };
         let has_cells = |held: &Held| !held.cells.is_empty() || self.cells.of_job.contains_key(id);
-        if !matches!(&entry.job.stand, Stand::Holds(held) if has_cells(held)) {
+        if !matches!(&entry.job.phase, JobPhase::Holds(held) if has_cells(held)) {
             return;
         }
         let job = entry.job.clone();
-        if let Stand::Holds(held) = &job.stand {
+        if let JobPhase::Holds(held) = &job.phase {
             self.exclude_cell_nodes(id, &held.cluster, &held.excluded, now_ms);
             self.cells.hold(&job, held);
         }

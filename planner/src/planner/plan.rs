@@ -10,13 +10,13 @@ use fleet_policies::{
     names::{Named, object_of_binding},
     reason::Reason,
 };
-use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, Rule, Take, TakeRule, Verdict, WaitReason};
+use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, QuotaRefusal, Rule, Take, TakeRule, WaitReason};
 use fleet_resources::{Resources, quantity};
 
 use super::{Planner, admit};
 use crate::{
     decision::{Decision, Plan, earliest},
-    job::{Stand, Waiting, name_of, namespace_of},
+    job::{JobPhase, Waiting, name_of, namespace_of},
     place::{ClusterPlaces, exceeds_every_cluster},
     room::CapacityChange,
 };
@@ -101,7 +101,7 @@ impl Planner {
     /// Carries out the decisions of the quota planner.
     fn act(
         &mut self,
-        found: fleet_quota::Plan,
+        found: fleet_quota::QuotaPlan,
         mut no_place: BTreeMap<JobId, Waiting>,
         now_ms: i64,
         plan: &mut Plan,
@@ -150,7 +150,8 @@ impl Planner {
                         | Reason::VictimProtected
                 )
             );
-            let class = self.jobs.get(&id).filter(|entry| entry.job.stand == Stand::Waits).map(|e| e.class);
+            let class =
+                self.jobs.get(&id).filter(|entry| entry.job.phase == JobPhase::Waits).map(|e| e.class);
             if class.filter(|_| !kept).is_some() {
                 self.tell_equals(&id, &waiting);
                 self.verdicts.tell(&id, waiting);
@@ -160,8 +161,8 @@ impl Planner {
 
     /// Victims may run in other clusters than the one in which the job will start, if quota alone is short.
     fn victims_text(&self, cluster: &str, victims: &[JobId]) -> String {
-        let elsewhere = |id: &JobId| match &self.jobs.get(id)?.job.stand {
-            Stand::Holds(held) if held.cluster != cluster => Some(held.cluster.as_str()),
+        let elsewhere = |id: &JobId| match &self.jobs.get(id)?.job.phase {
+            JobPhase::Holds(held) if held.cluster != cluster => Some(held.cluster.as_str()),
             _ => None,
         };
         let named = victims.iter().take(VICTIMS_NAMED).map(|id| match elsewhere(id) {
@@ -245,7 +246,7 @@ impl Planner {
         self.unqueue(id);
         self.verdicts.remove(id);
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        entry.job.stand = Stand::holds(&cluster);
+        entry.job.phase = JobPhase::holds(&cluster);
         if let (Some(quota), Ok(leaf)) = (self.quota.as_mut(), &entry.leaf) {
             admit(quota, &entry.job, *leaf, now_ms);
         }
@@ -315,10 +316,10 @@ impl Planner {
     }
 
     /// The quota tree has no capacity for the job; or no cluster ever will, so that it waits for nobody's end.
-    fn no_quota_for(&mut self, id: &JobId, verdict: &Verdict) -> Waiting {
+    fn no_quota_for(&mut self, id: &JobId, verdict: &QuotaRefusal) -> Waiting {
         let shape = self.jobs.get(id).map(|entry| Arc::clone(&entry.job.shape));
         let never = match (verdict, shape) {
-            (Verdict::ExceedsQuota(_), _) | (_, None) => None,
+            (QuotaRefusal::ExceedsQuota(_), _) | (_, None) => None,
             (_, Some(shape)) => exceeds_every_cluster(&mut self.rooms, &shape),
         };
         never.unwrap_or_else(|| no_quota(verdict))
@@ -398,7 +399,7 @@ impl Planner {
 pub(super) type UnqueuedUse = BTreeMap<String, [Resources; 2]>;
 
 /// The use of jobs without a queue is shown beside that of the others, as in the status of the tree.
-pub(super) fn told_apart(verdict: Verdict, unqueued: &UnqueuedUse) -> Verdict {
+pub(super) fn told_apart(verdict: QuotaRefusal, unqueued: &UnqueuedUse) -> QuotaRefusal {
     let short = verdict.shortfall();
     let Some([all, firm]) = unqueued.get(&short.path) else { return verdict };
     let sum = if short.rule == Rule::Max { all } else { firm };
@@ -407,7 +408,7 @@ pub(super) fn told_apart(verdict: Verdict, unqueued: &UnqueuedUse) -> Verdict {
 }
 
 /// The quota tree has no capacity for the job.
-pub(super) fn no_quota(verdict: &Verdict) -> Waiting {
+pub(super) fn no_quota(verdict: &QuotaRefusal) -> Waiting {
     let reason = Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota);
     Waiting::new(reason, verdict.sentence())
 }

@@ -12,7 +12,7 @@ fn a_borrower_that_asks_not_to_be_preempted_any_more_is_preempted() {
     let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
     for name in ["one", "two"] {
-        fleet.submit(Job { stand: Stand::Waits, ..holds(name, true) });
+        fleet.submit(Job { phase: JobPhase::Waits, ..holds(name, true) });
     }
     assert_eq!(fleet.plan(), ["one -> east", "two -> east"]);
     fleet.now_ms = 60_000;

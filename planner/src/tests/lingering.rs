@@ -5,7 +5,7 @@ use super::*;
 /// A job of team `other` that has ended in a cluster, with pods that live on; `told`: they were told to end.
 fn ended(name: &str, cluster: &str, cores: i64, told: bool) -> Job {
     let held = Held { ending: true, lingers: !told, ..Held::here(cluster, Counted::ByReports) };
-    Job { id: JobId::new(&format!("other/{name}")), stand: Stand::Holds(held), ..job(name, 1, cores) }
+    Job { id: JobId::new(&format!("other/{name}")), phase: JobPhase::Holds(held), ..job(name, 1, cores) }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use fleet_views::{
     Known,
-    log::{Around, Clock, LineError, Recording, Told},
+    log::{Around, Clock, Coverage, LineError, Recording},
 };
 use serde::de::IgnoredAny;
 
@@ -52,7 +52,7 @@ struct Read {
     trouble: Option<String>,
     at: Option<Instant>,
     /// By number of lines.
-    seen: Vec<(usize, Arc<Known>, Told)>,
+    seen: Vec<(usize, Arc<Known>, Coverage)>,
 }
 
 /// The fleet at an instant.
@@ -125,11 +125,11 @@ impl Time {
             return None;
         }
         let around = read.recording.around(at_ms.unwrap_or(i64::MAX));
-        let (known, told) = read.seen_at(around.number);
+        let (known, coverage) = read.seen_at(around.number);
         Some(Moment {
             known,
             clock: read.recording.clock(),
-            notices: read.notices(&self.name(), told),
+            notices: read.notices(&self.name(), coverage),
             around,
         })
     }
@@ -181,35 +181,35 @@ impl Read {
         }
     }
 
-    fn seen_at(&mut self, number: usize) -> (Arc<Known>, Told) {
-        if let Some((_, known, told)) = self.seen.iter().find(|(seen, ..)| *seen == number) {
-            return (known.clone(), *told);
+    fn seen_at(&mut self, number: usize) -> (Arc<Known>, Coverage) {
+        if let Some((_, known, coverage)) = self.seen.iter().find(|(seen, ..)| *seen == number) {
+            return (known.clone(), *coverage);
         }
-        let (known, told) = self.recording.after(number);
+        let (known, coverage) = self.recording.after(number);
         if self.seen.len() >= MOST_SEEN {
             self.seen.remove(0);
         }
-        self.seen.push((number, known.clone(), told));
-        (known, told)
+        self.seen.push((number, known.clone(), coverage));
+        (known, coverage)
     }
 
-    fn notices(&self, name: &str, told: Told) -> Vec<String> {
+    fn notices(&self, name: &str, coverage: Coverage) -> Vec<String> {
         let mut notices: Vec<String> = self.trouble.iter().cloned().collect();
         if !self.rest.is_empty() {
             let number = self.recording.read() + 1;
             notices.push(format!("{name}: its last line, {number}, breaks off and is left out."));
         }
-        if !told.all {
+        if !coverage.all {
             notices.push(
                 "This log does not say which clusters and which quota there were: what is shown of them is what jobs \
                  used. fleet simulate FILE --log OUT writes a log that says it."
                     .to_owned(),
             );
         }
-        if told.left_out > 0 {
+        if coverage.left_out > 0 {
             notices.push(format!(
                 "{} older jobs are not shown: the bound on the log's size left no room for them.",
-                told.left_out
+                coverage.left_out
             ));
         }
         if !self.recording.violations().is_empty() {

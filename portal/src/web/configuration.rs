@@ -19,7 +19,7 @@ use super::{
 use fleet_openpai::{
     cells::{
         CellsError, Standing, file,
-        plan::{self, Plan, PlanError},
+        plan::{self, ConfigurationPlan, PlanError},
     },
     server::{AskError, Server},
 };
@@ -75,7 +75,7 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
             view.plan = Some(plan);
         }
         Err(Wrong::Unknown) => return unknown(&web, &session, &uri),
-        Err(Wrong::Told(troubles)) => view.troubles = troubles,
+        Err(Wrong::Troubles(troubles)) => view.troubles = troubles,
     }
     let status = if view.troubles.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     drawn(&session, &view, status)
@@ -84,18 +84,18 @@ pub async fn post(State(web): Shared, headers: HeaderMap, uri: Uri, body: Bytes)
 enum Wrong {
     /// The hub does not know the user any more.
     Unknown,
-    Told(Vec<String>),
+    Troubles(Vec<String>),
 }
 
-async fn looked(server: &Server, text: &str) -> Result<Plan, Wrong> {
-    let wanted = file::read(text).map_err(|errors| Wrong::Told(errors.0))?;
+async fn looked(server: &Server, text: &str) -> Result<ConfigurationPlan, Wrong> {
+    let wanted = file::read(text).map_err(|errors| Wrong::Troubles(errors.0))?;
     let standing = Standing::read(server).await.map_err(|error| match is_unknown(&error) {
         true => Wrong::Unknown,
-        false => Wrong::Told(vec![error.to_string()]),
+        false => Wrong::Troubles(vec![error.to_string()]),
     })?;
     plan::plan(&standing, &wanted, Timestamp::now()).map_err(|error| match error {
-        PlanError::Config(errors) => Wrong::Told(errors.0.iter().map(ToString::to_string).collect()),
-        other => Wrong::Told(vec![other.to_string()]),
+        PlanError::Config(errors) => Wrong::Troubles(errors.0.iter().map(ToString::to_string).collect()),
+        other => Wrong::Troubles(vec![other.to_string()]),
     })
 }
 
@@ -117,13 +117,13 @@ fn present(standing: &Standing) -> String {
 }
 
 /// Of everything that the difference says and of what it was compared with.
-fn mark(plan: &Plan) -> String {
+fn mark(plan: &ConfigurationPlan) -> String {
     let before = plan.before.as_ref().map(|(generation, spec)| json!([generation, spec]));
     let digest = Sha256::digest(json!([plan, plan.spec, before]).to_string());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn may_write(server: &Server, plan: &Plan) -> bool {
+async fn may_write(server: &Server, plan: &ConfigurationPlan) -> bool {
     let verb = if plan.before.is_some() { "patch" } else { "create" };
     let deed = Deed { verb, group: "fleet.dev", resource: "cellconfigurations", subresource: "" };
     may(server, deed, "").await.unwrap_or(false)

@@ -18,7 +18,7 @@ use super::state::Planner;
 use super::watches::PastClaims;
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
-use crate::plan::{Claim, Decision, Outcome, Plan, PlanLimits};
+use crate::plan::{Claim, Decision, Outcome, PlanLimits, QuotaPlan};
 use crate::queues::{OrderKey, QueuePolicy, Stop, WaitingJob};
 use crate::tree::{JOBS, NodeId};
 use crate::victims::Rights;
@@ -71,7 +71,7 @@ impl Planner {
         now_ms: i64,
         limits: PlanLimits,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) {
         self.watches.note(self.ledger.tree(), now_ms);
         let mut left = RULED_OUT;
@@ -114,7 +114,7 @@ impl Planner {
     }
 
     /// The first guarded job of the leaf whose claim is due and has a start in sight.
-    fn claim_in(&mut self, leaf: NodeId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+    fn claim_in(&mut self, leaf: NodeId, now_ms: i64, places: &mut dyn Places, plan: &mut QuotaPlan) {
         if self.holds.claims.contains_key(&leaf) {
             return;
         }
@@ -223,7 +223,7 @@ impl Planner {
         past: PastClaims,
         now_ms: i64,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) -> bool {
         let Some(job) = self.queues.get(id).cloned() else { return false };
         let request = self.ledger.tree().request(&job.request);
@@ -303,7 +303,7 @@ impl Planner {
     }
 
     /// Gives up claims whose time is over, or whose start is no longer in sight.
-    pub(super) fn end_claims(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+    pub(super) fn end_claims(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut QuotaPlan) {
         let due = self.holds.claims.values().filter(|claim| claim.recompute_ms <= now_ms);
         let due: Vec<(NodeId, JobId, ClusterName, usize)> = due
             .map(|claim| (claim.leaf, claim.job.clone(), claim.cluster.clone(), claim.waits_for.len()))
@@ -369,8 +369,7 @@ impl Planner {
         }
     }
 
-    /// Clusters have changed: a claim in a cluster that can no longer hold its job ends, and is due at once
-    /// elsewhere.
+    /// Clusters have changed: a claim in a cluster that can no longer hold its job ends, and is due at once elsewhere.
     pub(super) fn drop_lost_claims(&mut self, places: &mut dyn Places) {
         let claims: Vec<(JobId, ClusterName)> =
             self.holds.claims.values().map(|claim| (claim.job.clone(), claim.cluster.clone())).collect();

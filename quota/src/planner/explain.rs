@@ -3,7 +3,7 @@
 use super::holds::Visitor;
 use super::state::Planner;
 use crate::names::JobId;
-use crate::plan::{Decision, Outcome, Plan, WaitReason};
+use crate::plan::{Decision, Outcome, QuotaPlan, WaitReason};
 use crate::queues::{Class, Line, OrderKey, QueuePolicy, ReasonKind, Stop};
 use crate::tree::NodeId;
 
@@ -128,8 +128,7 @@ impl Planner {
         }
     }
 
-    /// What stops a class. A class that was not considered, because nothing below some node fits, is considered
-    /// here.
+    /// What stops a class. A class that was not considered, because nothing below some node fits, is considered here.
     pub(super) fn stop_of(&self, class: &Class) -> Stop {
         let placeless = self.index.is_placeless(class.key.shape);
         match &class.stop {
@@ -145,7 +144,7 @@ impl Planner {
     }
 
     /// Reports the classes whose reason has changed in kind.
-    pub(super) fn tell(&mut self, now_ms: i64, plan: &mut Plan) {
+    pub(super) fn tell(&mut self, now_ms: i64, plan: &mut QuotaPlan) {
         let mut leaves = std::mem::take(&mut self.touched);
         leaves.append(&mut self.unclaimed);
         for leaf in leaves {

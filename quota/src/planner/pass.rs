@@ -11,7 +11,7 @@ use super::starts::{FRESH_MS, StartEnd, Started, evicted_key};
 use super::state::Planner;
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, WaitReason};
+use crate::plan::{Decision, Outcome, PlanLimits, QuotaPlan, WaitReason};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
 use crate::tree::NodeId;
 
@@ -22,7 +22,7 @@ const PREEMPTOR_PAUSE_MS: i64 = 5_000;
 
 impl Planner {
     /// Preemptors whose victims have ended, then claims, oldest first.
-    pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+    pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut QuotaPlan) {
         let mut preemptors = self.holds.preemptor_ids();
         let mut unable = Vec::new();
         while !preemptors.is_empty() || !unable.is_empty() {
@@ -30,8 +30,7 @@ impl Planner {
             for id in &preemptors {
                 self.start_preemptor(id, now_ms, places, plan, &mut unable);
             }
-            // More may have been reserved for a preemptor that has started than it used; no other event reports
-            // that.
+            // More may have been reserved for a preemptor that has started than it used; no other event reports that.
             preemptors
                 .retain(|id| self.holds.preemption(id).is_some_and(|preemption| preemption.left.is_empty()));
             if (plan.decisions.len(), unable.len()) == before {
@@ -64,7 +63,7 @@ impl Planner {
         id: &JobId,
         now_ms: i64,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
         unable: &mut Vec<Preemption>,
     ) {
         let version = self.version;
@@ -105,7 +104,7 @@ impl Planner {
         unable: Vec<Preemption>,
         now_ms: i64,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) -> Vec<JobId> {
         let mut able = Vec::new();
         for preemption in unable {
@@ -154,7 +153,7 @@ impl Planner {
         now_ms: i64,
         limits: &mut PlanLimits,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) {
         if !std::mem::take(&mut self.cut_short) {
             self.find_misfits(now_ms);
@@ -356,7 +355,7 @@ impl Planner {
     }
 
     /// The job holds places: it gets its quota and no longer waits.
-    fn start(&mut self, id: &JobId, cluster: ClusterName, now_ms: i64, plan: &mut Plan) {
+    fn start(&mut self, id: &JobId, cluster: ClusterName, now_ms: i64, plan: &mut QuotaPlan) {
         let Some(waiting) = self.queues.get(id).cloned() else { return };
         let leaf = waiting.leaf;
         let claim = self.holds.claims.get(&leaf).filter(|claim| claim.job == *id).cloned();
@@ -377,7 +376,7 @@ impl Planner {
     }
 
     /// A job that was to preempt in this plan starts without: nobody is evicted for it.
-    fn revoke_preemption(&mut self, id: &JobId, plan: &mut Plan) {
+    fn revoke_preemption(&mut self, id: &JobId, plan: &mut QuotaPlan) {
         let takes = |d: &Decision| d.job == *id && matches!(d.outcome, Outcome::Take(_));
         let Some(at) = plan.decisions.iter().rposition(takes) else { return };
         if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
@@ -405,7 +404,7 @@ impl Planner {
 
     /// Takes back all starts of this plan but those of preemptors: victims among them must not run, and the others
     /// were placed beside them. Returns whether there was one.
-    pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut Plan) -> bool {
+    pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut QuotaPlan) -> bool {
         let open = |id: &JobId| self.started.get(id).is_some_and(|started| started.end != StartEnd::Stands);
         let taken: Vec<JobId> = plan.admitted().map(|(id, _)| id.clone()).filter(open).collect();
         for id in taken.iter().rev() {

@@ -13,7 +13,7 @@ use super::state::Planner;
 use crate::ledger::AdmittedJob;
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
+use crate::plan::{Decision, Outcome, PlanLimits, QuotaPlan, Take, TakeRule, Victim, WaitReason};
 use crate::queues::{Behind, Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
@@ -46,7 +46,7 @@ impl Planner {
         now_ms: i64,
         limits: &mut PlanLimits,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) -> bool {
         if limits.searches == 0 {
             return false;
@@ -153,7 +153,7 @@ impl Planner {
         begun: bool,
         mut supposed: Supposed,
         places: &mut dyn Places,
-        plan: &mut Plan,
+        plan: &mut QuotaPlan,
     ) -> bool {
         let spared = if begun { self.reprieve(places, plan, &mut supposed) } else { Vec::new() };
         self.restore(supposed);
@@ -326,7 +326,12 @@ impl Planner {
     /// Reprieve: one preemption may make another one's victims unnecessary. Victims that fit beside all preemptors
     /// of this plan are kept. All preemptors count as started and all victims as gone. Returns the preemptors whose
     /// victims those were.
-    fn reprieve(&mut self, places: &mut dyn Places, plan: &mut Plan, supposed: &mut Supposed) -> Vec<JobId> {
+    fn reprieve(
+        &mut self,
+        places: &mut dyn Places,
+        plan: &mut QuotaPlan,
+        supposed: &mut Supposed,
+    ) -> Vec<JobId> {
         let mut spared = Vec::new();
         let takes = plan.decisions.iter().rev().filter_map(|decision| match &decision.outcome {
             Outcome::Take(take) => Some((decision.job.clone(), take.victims.clone())),
@@ -370,7 +375,7 @@ impl Planner {
     }
 
     /// Victims that this plan has started are not evicted: their starts are taken back.
-    fn begin_preemption(&mut self, id: &JobId, found: &VictimSet, now_ms: i64, plan: &mut Plan) {
+    fn begin_preemption(&mut self, id: &JobId, found: &VictimSet, now_ms: i64, plan: &mut QuotaPlan) {
         let Some(job) = self.queues.get(id).cloned() else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
@@ -479,7 +484,7 @@ impl Planner {
 }
 
 /// Removes a victim that is reprieved from the plan.
-fn spare(plan: &mut Plan, preemptor: &JobId, victim: &JobId) {
+fn spare(plan: &mut QuotaPlan, preemptor: &JobId, victim: &JobId) {
     plan.decisions.retain_mut(|decision| match &mut decision.outcome {
         Outcome::Take(take) if decision.job == *preemptor => {
             take.victims.retain(|other| other.job != *victim);

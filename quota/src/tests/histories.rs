@@ -286,7 +286,7 @@ impl World {
         &mut self,
         event: &Event,
         limits: PlanLimits,
-        judge: &mut dyn FnMut(&mut Self, &Plan) -> Result<(), TestCaseError>,
+        judge: &mut dyn FnMut(&mut Self, &QuotaPlan) -> Result<(), TestCaseError>,
     ) -> Result<(), TestCaseError> {
         self.happen(event);
         let until_ms = self.fleet.now_ms + if let Event::Wait(ms) = event { *ms } else { 0 };
@@ -309,7 +309,7 @@ impl World {
         Ok(())
     }
 
-    fn plan(&mut self, limits: PlanLimits) -> Plan {
+    fn plan(&mut self, limits: PlanLimits) -> QuotaPlan {
         self.fleet.now_ms += 1;
         let Fleet { planner, clusters, now_ms } = &mut self.fleet;
         clusters.now_ms = *now_ms;

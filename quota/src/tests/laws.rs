@@ -112,7 +112,7 @@ impl History {
         waiting.get(n % waiting.len().max(1)).map(|id| (*id).clone())
     }
 
-    pub fn plan(&mut self) -> Plan {
+    pub fn plan(&mut self) -> QuotaPlan {
         self.fleet.now_ms += 1;
         let fleet = &mut self.fleet;
         let plan = fleet.planner.plan(fleet.now_ms, PlanLimits::default(), &mut fleet.clusters);
@@ -174,11 +174,11 @@ proptest! {
             asked.look_again();
             let asked = asked.plan(history.fleet.now_ms + 1, PlanLimits::default(), &mut clusters_asked);
             let plan = history.plan();
-            let starts = |plan: &Plan, id: &JobId| plan.admitted().any(|(started, _)| started == id);
+            let starts = |plan: &QuotaPlan, id: &JobId| plan.admitted().any(|(started, _)| started == id);
             let wrongly = kept.iter().find(|id| starts(&asked, id) && !starts(&plan, id));
             prop_assert!(wrongly.is_none(), "{:?} was refused, and starts when it is asked about again", wrongly);
             // Of several things that stop a job any may be the one that is told.
-            let acts = |plan: &Plan| {
+            let acts = |plan: &QuotaPlan| {
                 let told = |d: &&Decision| !matches!(d.outcome, Outcome::Wait(_));
                 plan.decisions.iter().filter(told).cloned().collect::<Vec<_>>()
             };

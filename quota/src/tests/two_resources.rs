@@ -11,14 +11,14 @@ const LEAVES: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
 type Both = [i64; 2];
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct RequestedJob {
     leaf: usize,
     amounts: Both,
     priority: i64,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
-    (0_usize..5, 0_i64..5, 0_i64..5, -1_i64..2).prop_map(|(leaf, cores, gpus, priority)| Asked {
+fn asked() -> impl Strategy<Value = RequestedJob> {
+    (0_usize..5, 0_i64..5, 0_i64..5, -1_i64..2).prop_map(|(leaf, cores, gpus, priority)| RequestedJob {
         leaf,
         // A job asks for something.
         amounts: [if gpus == 0 { cores.max(1) } else { cores }, gpus],

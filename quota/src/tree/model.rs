@@ -51,8 +51,7 @@ pub struct TreeNode {
     pub attributes: BTreeMap<String, String>,
     /// Attribute `fleet.dev/weight` in thousandths; 0 is served last.
     pub weight_milli: i64,
-    /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job of this leaf before it gets a
-    /// claim.
+    /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job of this leaf before it gets a claim.
     pub max_bypass_ms: i64,
     /// Attribute `fleet.dev/max-claim`: how long a claim lasts for a job of this leaf whose start is not in sight.
     pub max_claim_ms: i64,
@@ -146,8 +145,7 @@ pub struct TreeWarning {
     pub field: String,
     pub found: String,
     pub allowed: String,
-    /// True: the value is unknown or impossible, and ignored. False: the value is used, but breaks a documented
-    /// rule.
+    /// True: the value is unknown or impossible, and ignored. False: the value is used, but breaks a documented rule.
     pub is_mistake: bool,
     /// One sentence naming node, field and values.
     pub sentence: String,

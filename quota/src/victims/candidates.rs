@@ -29,7 +29,7 @@ enum Side {
 }
 
 /// A job of a leaf's lineup.
-type Found = (Rc<[Standing]>, usize);
+type LineupJob = (Rc<[Standing]>, usize);
 
 impl<'s> Search<'s> {
     pub(super) fn next(&self, goal: &Goal, lack: &Lack) -> Option<(AdmittedJob, TakeRule)> {
@@ -153,9 +153,9 @@ impl<'s> Search<'s> {
 
     /// The first job below these nodes that helps and may be preempted: largest share first, then the first job's
     /// order, so that names decide last.
-    fn first_of(&self, ranked: &[(Share, NodeId)], side: Side, wanted: &Wanted<'_, 's>) -> Option<Found> {
+    fn first_of(&self, ranked: &[(Share, NodeId)], side: Side, wanted: &Wanted<'_, 's>) -> Option<LineupJob> {
         for equals in ranked.chunk_by(|a, b| a.0 == b.0) {
-            let mut first: Option<Found> = None;
+            let mut first: Option<LineupJob> = None;
             for (_, node) in equals {
                 let top = match side {
                     Side::SiblingsOf(own) if own == *node => continue,
@@ -166,7 +166,7 @@ impl<'s> Search<'s> {
                     continue;
                 }
                 let Some(found) = self.first_below(*node, top, wanted) else { continue };
-                let order = |(jobs, at): &Found| jobs[*at].order();
+                let order = |(jobs, at): &LineupJob| jobs[*at].order();
                 if first.as_ref().is_none_or(|known| order(&found) < order(known)) {
                     first = Some(found);
                 }
@@ -179,7 +179,7 @@ impl<'s> Search<'s> {
     }
 
     /// Only in children above their min.
-    fn first_below(&self, node: NodeId, sibling: NodeId, wanted: &Wanted<'_, 's>) -> Option<Found> {
+    fn first_below(&self, node: NodeId, sibling: NodeId, wanted: &Wanted<'_, 's>) -> Option<LineupJob> {
         if !self.tree.node(node).is_leaf() {
             let ranked = self.lineups.ranked(self.ledger, node);
             return self.first_of(&ranked, Side::Below(sibling), wanted);

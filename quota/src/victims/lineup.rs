@@ -17,8 +17,7 @@ use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
 
-/// From this preemption on, a job is protected after each start. The first two preemptions are never
-/// delayed.
+/// From this preemption on, a job is protected after each start. The first two preemptions are never delayed.
 const PROTECTED_FROM: u32 = 3;
 /// How long it runs before that preemption; doubles with each further one.
 const FIRST_RUN_MS: i64 = 10_000;

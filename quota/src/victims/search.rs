@@ -14,9 +14,9 @@ use crate::places::Places;
 use crate::plan::{TakeRule, Victim};
 use crate::planner::Started;
 use crate::queues::WaitingJob;
+use crate::refusal::Rule;
 use crate::share::Share;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
-use crate::verdict::Rule;
 
 /// The victims found for a preemptor.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::State;
-use crate::extender::{Answer, Asked, NO_HOLDS_S, Question, VETO_HOLDS_S, Word, YES_HOLDS_S};
+use crate::extender::{Answer, GroupQuestion, NO_HOLDS_S, Question, VETO_HOLDS_S, Word, YES_HOLDS_S};
 use crate::ids::{GroupId, PodId};
 
 const WAITING: &str = "waiting for the extender to answer";
@@ -14,13 +14,13 @@ const POINT: f64 = 1e6;
 
 impl State {
     /// Questions not yet sent.
-    pub fn take_questions(&mut self) -> Vec<Asked> {
+    pub fn take_questions(&mut self) -> Vec<GroupQuestion> {
         std::mem::take(&mut self.extender.new)
     }
 
     /// Takes an answer. An answer to an obsolete question changes nothing.
-    pub fn hear(&mut self, asked: Asked, answer: Answer) {
-        let Asked { number, group, question } = asked;
+    pub fn hear(&mut self, asked: GroupQuestion, answer: Answer) {
+        let GroupQuestion { number, group, question } = asked;
         if self.extender.asked.get(&(group, question)) != Some(&number) {
             return;
         }
@@ -123,7 +123,7 @@ impl State {
                 if let Entry::Vacant(vacant) = answers.asked.entry((group, question)) {
                     answers.last += 1;
                     vacant.insert(answers.last);
-                    answers.new.push(Asked { number: answers.last, group, question });
+                    answers.new.push(GroupQuestion { number: answers.last, group, question });
                 }
                 Some(WAITING.into())
             }

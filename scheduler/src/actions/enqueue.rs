@@ -33,7 +33,7 @@ impl Refused {
 }
 
 /// What the groups before have left, in one cycle.
-struct Entry {
+struct EnqueueBudget {
     now: i64,
     /// What may still be requested, by dimension; `None`: anything.
     room: Option<Vec<i64>>,
@@ -60,7 +60,7 @@ impl Cluster {
         }
         let overcommit = On::at(&self.policy.plugins.overcommit, Hook::JobEnqueued);
         let room = overcommit.map(|overcommit| self.room_to_promise(overcommit.factor));
-        let mut entry = Entry { now, room, promised: Promised::new(), refused: BTreeMap::new() };
+        let mut budget = EnqueueBudget { now, room, promised: Promised::new(), refused: BTreeMap::new() };
         let mut next: BTreeMap<QueueId, (JobKey, GroupId)> = BTreeMap::new();
         while let Some((_, queue)) = queues.pop_first() {
             let pending = &self.queue(queue).pending;
@@ -70,9 +70,9 @@ impl Cluster {
             };
             let Some((key, group)) = candidate else { continue };
             next.insert(queue, (key, group));
-            let admitted = match self.enter(group, &mut entry) {
+            let admitted = match self.enter(group, &mut budget) {
                 Ok(()) => {
-                    self.admit(group, &mut entry);
+                    self.admit(group, &mut budget);
                     true
                 }
                 Err(why) => {
@@ -88,10 +88,10 @@ impl Cluster {
     }
 
     /// Whether the group may be admitted now, or why not.
-    fn enter(&mut self, id: GroupId, entry: &mut Entry) -> Result<(), Arc<str>> {
+    fn enter(&mut self, id: GroupId, budget: &mut EnqueueBudget) -> Result<(), Arc<str>> {
         // An equal group of another namespace may be admitted.
         if self.policy.plugins.is_on(PluginName::ResourceQuota, Hook::JobEnqueued)
-            && let Some(why) = resourcequota::refused_by_quota(&self.state, id, &mut entry.promised)
+            && let Some(why) = resourcequota::refused_by_quota(&self.state, id, &mut budget.promised)
         {
             return Err(why.into());
         }
@@ -99,16 +99,16 @@ impl Cluster {
         let queue = group.queue;
         let asks = lacks(group);
         let minimum = asks.clone().unwrap_or_default();
-        let (late, priority) = (self.is_late(group, entry.now), group.input.priority);
-        let known = entry.refused.entry(queue).or_default();
+        let (late, priority) = (self.is_late(group, budget.now), group.input.priority);
+        let known = budget.refused.entry(queue).or_default();
         let judged = !late && !minimum.is_empty();
         if let Some(equal) = known.iter().find(|refused| judged && refused.covers(&minimum, priority)) {
             return Err(equal.why.clone());
         }
         let asks = asks.as_deref().filter(|_| !late);
-        if let Err(why) = self.may_enter(id, asks, entry.room.as_deref()) {
+        if let Err(why) = self.may_enter(id, asks, budget.room.as_deref()) {
             let why: Arc<str> = why.into();
-            let known = entry.refused.entry(queue).or_default();
+            let known = budget.refused.entry(queue).or_default();
             if known.len() < REFUSED_KEPT && !minimum.is_empty() {
                 known.push(Refused { amounts: minimum, priority, why: why.clone() });
             }
@@ -120,12 +120,12 @@ impl Cluster {
         }
     }
 
-    fn admit(&mut self, id: GroupId, entry: &mut Entry) {
+    fn admit(&mut self, id: GroupId, budget: &mut EnqueueBudget) {
         let minimum = lacks(self.group(id)).unwrap_or_default();
-        for (d, room) in entry.room.iter_mut().flatten().enumerate() {
+        for (d, room) in budget.room.iter_mut().flatten().enumerate() {
             *room -= get(&minimum, d);
         }
-        resourcequota::promise(&self.state, id, &mut entry.promised);
+        resourcequota::promise(&self.state, id, &mut budget.promised);
         self.group_mut(id).why = None;
         self.set_phase(id, Phase::Inqueue);
         self.refresh_group(id);

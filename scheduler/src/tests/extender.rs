@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::bed::Bed;
 use crate::config::PluginName::*;
-use crate::extender::{Answer, Asked, Question};
+use crate::extender::{Answer, GroupQuestion, Question};
 use crate::*;
 
 fn bed(verbs: &[&str]) -> Bed {
@@ -19,7 +19,7 @@ fn bed(verbs: &[&str]) -> Bed {
 }
 
 /// The one question that is new.
-fn question(bed: &mut Bed, group: &str, question: Question) -> Asked {
+fn question(bed: &mut Bed, group: &str, question: Question) -> GroupQuestion {
     let asked = bed.cluster.take_questions();
     let group = bed.cluster.find_group("default", group).unwrap();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleet_planner::{self as planner, Stand};
+use fleet_planner::{self as planner, JobPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, QuotaTree};
 
@@ -165,7 +165,7 @@ impl Sim<'_> {
         };
         self.record(job, submitted);
         self.alive.insert(id, job);
-        let waits = self.planner_job(job, Stand::Waits);
+        let waits = self.planner_job(job, JobPhase::Waits);
         self.planner.set_job(waits, self.now_ms);
         self.jobs[job].queue = self.queue_of(job);
         if self.jobs[job].spec.queued {

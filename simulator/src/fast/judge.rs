@@ -2,7 +2,7 @@
 //!
 //! If a member cannot be reached, the hub learns nothing new of it: only its loss is judged.
 
-use fleet_planner::{Counted, Held, Job, Stand};
+use fleet_planner::{Counted, Held, Job, JobPhase};
 use fleet_policies::{Outcome, reason::Reason, spec::PurgeMode};
 use fleet_quota::JobId;
 use fleet_runs::{Cluster, Eviction, Report, Verdict, purge::Stay as Purge};
@@ -119,7 +119,7 @@ impl Sim<'_> {
         let (epoch, nodes) = (stay.epoch, NodesOf::clone(&stay.nodes));
         let held = Held::here(&self.members[member].name, Counted::ByPlanner);
         let held = Held { nodes, ending: true, ..held };
-        let known = self.planner_job(job, Stand::Holds(held));
+        let known = self.planner_job(job, JobPhase::Holds(held));
         let id = old_run_id(&known.id, epoch);
         let old = Job { id, queued: false, preemptible: false, started_at_ms: None, ..known };
         self.planner.set_job(old, self.now_ms);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fleet_placement::Places;
-use fleet_planner::{self as planner, Counted, Held, Job, Stand};
+use fleet_planner::{self as planner, Counted, Held, Job, JobPhase};
 use fleet_policies::reason::Reason;
 use fleet_runs::{Avoid, Eviction};
 
@@ -22,10 +22,10 @@ use crate::{
 
 impl Sim<'_> {
     /// The job as the planner knows it.
-    pub fn planner_job(&mut self, job: usize, stand: Stand) -> Job {
-        let (avoided, barred) = match stand {
-            Stand::Waits => self.obstacles(job),
-            Stand::Holds(_) => Default::default(),
+    pub fn planner_job(&mut self, job: usize, phase: JobPhase) -> Job {
+        let (avoided, barred) = match phase {
+            JobPhase::Waits => self.obstacles(job),
+            JobPhase::Holds(_) => Default::default(),
         };
         let known = &self.jobs[job];
         let preempted = |past: &&PastRun| past.reason == Reason::Preempted;
@@ -45,7 +45,7 @@ impl Sim<'_> {
                 .spec
                 .suspended
                 .then(|| planner::Waiting::new(Reason::Suspended, "the policy suspends dispatching")),
-            stand,
+            phase,
             runtime_ms: known.spec.declared_ms,
             started_at_ms: known.run.started_at_ms,
             checkpoint_at_ms: None,
@@ -90,7 +90,7 @@ impl Sim<'_> {
     /// What was held against a cluster has faded.
     pub fn reread(&mut self, job: usize) {
         if self.jobs[job].phase == Phase::Waits && self.alive.contains_key(&self.jobs[job].id) {
-            let known = self.planner_job(job, Stand::Waits);
+            let known = self.planner_job(job, JobPhase::Waits);
             self.planner.set_job(known, self.now_ms);
         }
     }
@@ -186,7 +186,7 @@ impl Sim<'_> {
         let nodes = self.members[member].stays.get(&job).map(|stay| NodesOf::clone(&stay.nodes));
         let held = Held::here(&self.members[member].name, Counted::ByPlanner);
         let held = Held { nodes: nodes.unwrap_or_default(), ..held };
-        let known = self.planner_job(job, Stand::Holds(held));
+        let known = self.planner_job(job, JobPhase::Holds(held));
         self.planner.set_job(known, self.now_ms);
     }
 
@@ -334,7 +334,7 @@ impl Sim<'_> {
         }
         self.jobs[job].ending = Some(taking);
         let held = Held { ending: true, ..Held::here(&self.members[member].name, Counted::ByPlanner) };
-        let known = self.planner_job(job, Stand::Holds(held));
+        let known = self.planner_job(job, JobPhase::Holds(held));
         self.planner.set_job(known, self.now_ms);
     }
 
@@ -343,7 +343,7 @@ impl Sim<'_> {
         self.jobs[job].phase = Phase::Waits;
         self.jobs[job].run = fleet_runs::Run::default();
         self.checker.give_back(job);
-        let waits = self.planner_job(job, Stand::Waits);
+        let waits = self.planner_job(job, JobPhase::Waits);
         self.planner.set_job(waits, self.now_ms);
         self.requeued(job, reason);
     }

@@ -21,7 +21,7 @@ const KIND: &str = "PyTorchJob";
 const API_VERSION: &str = "kubeflow.org/v1";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Asked {
+struct ShapeKey {
     pods: i64,
     gpus: i64,
     cpu_milli: i64,
@@ -35,7 +35,7 @@ struct Known {
 }
 
 pub(super) struct Shapes {
-    known: HashMap<Asked, Known>,
+    known: HashMap<ShapeKey, Known>,
     kind: Arc<str>,
     gpu: String,
     /// GPUs of the fleet's largest node.
@@ -68,7 +68,7 @@ impl Shapes {
 
     pub fn spec(&mut self, row: &Row, priority: i64) -> JobSpec {
         let fewest = ((row.gpus + self.largest - 1) / self.largest).max(1);
-        let asked = Asked {
+        let asked = ShapeKey {
             pods: row.instances.unwrap_or(fewest),
             gpus: row.gpus,
             cpu_milli: row.cpu_milli,
@@ -96,7 +96,7 @@ impl Shapes {
 }
 
 impl Known {
-    fn new(id: u64, asked: &Asked, gpu: &str) -> Self {
+    fn new(id: u64, asked: &ShapeKey, gpu: &str) -> Self {
         let (each, wide) = (asked.gpus / asked.pods, asked.gpus % asked.pods);
         let pod = |gpus: i64| {
             let of_one = |amount: i64| (amount + asked.pods - 1) / asked.pods;

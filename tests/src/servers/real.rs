@@ -24,7 +24,7 @@ use super::{
     arguments::{self, Layout},
     credentials::{self, Credentials},
 };
-use crate::wait::{Look, wait_for};
+use crate::wait::{Polled, wait_for};
 
 /// A kube-apiserver takes some seconds to make its first objects.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -58,8 +58,8 @@ pub async fn start(assets: &Path, name: &str) -> anyhow::Result<(Running, Client
     let ready = wait_for(&what, READY_WITHIN, async || {
         let request = http::Request::get("/readyz").body(Vec::new())?;
         Ok(match client.request_text(request).await {
-            Ok(_) => Look::Yes(()),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(_) => Polled::Yes(()),
+            Err(error) => Polled::NotYet(error.to_string()),
         })
     });
     ready.await.with_context(|| format!("{}: {}", log.display(), tail(&log)))?;
@@ -113,7 +113,7 @@ pub async fn install(client: &Client, definitions: Vec<Value>) -> anyhow::Result
         wait_for(&format!("definition {name} to be served"), ESTABLISHED_WITHIN, async || {
             let conditions = api.get(&name).await?.status.and_then(|s| s.conditions).unwrap_or_default();
             let established = conditions.iter().any(|c| c.type_ == "Established" && c.status == "True");
-            Ok(Look::at(established, || format!("{conditions:?}")))
+            Ok(Polled::when(established, || format!("{conditions:?}")))
         })
         .await?;
     }

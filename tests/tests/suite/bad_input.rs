@@ -9,7 +9,7 @@ use fleet_tests::{
     kubectl::{Said, Shell},
     objects::{self, BINDING, Kind, POLICY, PYTORCH_JOB, QUOTA_TREE},
     process::{fleet_binary, ports_in_a_row},
-    wait::Look,
+    wait::Polled,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn wait_refused(
             let seen = objects::condition(&found, condition).cloned().unwrap_or_default();
             let right = seen["status"] == "False" && seen["reason"] == reason;
             let message = seen["message"].as_str().unwrap_or_default().to_string();
-            Ok(if right { Look::Yes(message) } else { Look::NotYet(found["status"].to_string()) })
+            Ok(if right { Polled::Yes(message) } else { Polled::NotYet(found["status"].to_string()) })
         })
         .await
 }
@@ -56,7 +56,7 @@ async fn wait_warned(fleet: &TestFleet, kind: Kind, name: &str, message: &str) -
         .wait_for(&format!("a warning about {} {name}", kind.kind), async || {
             let events = fleet.events_of(kind, name).await?;
             let told = events.iter().any(|event| event["type"] == "Warning" && event["message"] == message);
-            Ok(Look::at(told, || json!(events).to_string()))
+            Ok(Polled::when(told, || json!(events).to_string()))
         })
         .await
 }
@@ -217,7 +217,7 @@ async fn a_job_in_no_leaf_and_a_job_with_an_unreadable_request() -> anyhow::Resu
                     let text = json!(events).to_string();
                     let told =
                         text.contains("spec.pytorchReplicaSpecs.Worker.replicas") && text.contains("-1");
-                    Ok(Look::at(told, || text.clone()))
+                    Ok(Polled::when(told, || text.clone()))
                 })
                 .await?;
         }
@@ -240,7 +240,7 @@ async fn a_job_that_can_never_run_is_told_once_whatever_else_is_submitted() -> a
     fleet
         .wait_for("a warning about the job", async || {
             let events = told().await?;
-            Ok(Look::at(!events.is_empty(), || json!(events).to_string()))
+            Ok(Polled::when(!events.is_empty(), || json!(events).to_string()))
         })
         .await?;
     fleet.wait_state(PYTORCH_JOB, "wrong", "InvalidWorkload").await?;

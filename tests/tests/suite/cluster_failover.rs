@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, BINDING, CLUSTER, PYTORCH_JOB},
@@ -41,7 +41,7 @@ async fn wait_running_in(fleet: &TestFleet, job: &str, cluster: &str) -> anyhow:
                 && !binding["status"]["run"]["startedAt"].is_null()
                 && binding["status"]["run"]["epoch"] == binding["spec"]["epoch"];
             let seen = format!("{} {}", binding["spec"]["clusters"], binding["status"]);
-            Ok(if there { Look::Yes(binding) } else { Look::NotYet(seen) })
+            Ok(if there { Polled::Yes(binding) } else { Polled::NotYet(seen) })
         })
         .await
 }
@@ -52,7 +52,7 @@ async fn wait_nothing_in(fleet: &TestFleet, cluster: &str) -> anyhow::Result<()>
             let mut left = fleet.member_objects(PYTORCH_JOB).await?;
             left.extend(fleet.member_objects(objects::POD).await?);
             left.retain(|(at, _)| at == cluster);
-            Ok(Look::at(left.is_empty(), || format!("{} objects", left.len())))
+            Ok(Polled::when(left.is_empty(), || format!("{} objects", left.len())))
         })
         .await
 }
@@ -109,7 +109,7 @@ async fn without_cluster_failover_a_job_runs_on_through_a_cut() -> anyhow::Resul
         .wait_for("the loss to be told", async || {
             let binding = fleet.binding(PYTORCH_JOB, "a").await.unwrap_or_default();
             let told = objects::condition(&binding, "ClusterReachable").cloned().unwrap_or_default();
-            Ok(Look::at(told["reason"] == "ClusterNotReady", || binding["status"].to_string()))
+            Ok(Polled::when(told["reason"] == "ClusterNotReady", || binding["status"].to_string()))
         })
         .await?;
     assert_eq!(fleet.pods_of("a").await?.len(), 2);

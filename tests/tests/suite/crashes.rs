@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, Random, TestFleet,
+    FleetSpec, Polled, Random, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, PYTORCH_JOB},
@@ -48,7 +48,7 @@ async fn wait_all_succeeded(fleet: &TestFleet) -> anyhow::Result<()> {
             for job in objects::list(&fleet.hub(), PYTORCH_JOB).await? {
                 *states.entry(objects::job_state(&job)).or_default() += 1;
             }
-            Ok(Look::at(states.get("Succeeded") == Some(&JOBS), || format!("{states:?}")))
+            Ok(Polled::when(states.get("Succeeded") == Some(&JOBS), || format!("{states:?}")))
         })
         .await
 }

@@ -1,7 +1,7 @@
 //! Jobs that are deleted, at any point of their lives, leave nothing behind.
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, PYTORCH_JOB, QUEUE_UNIT},
 };
@@ -18,7 +18,7 @@ async fn wait_nothing_left(fleet: &TestFleet, job: &str) -> anyhow::Result<()> {
             let pods = fleet.pods_of(job).await?.len();
             let snapshot = fleet.snapshot().await?;
             let clean = jobs == 0 && pods == 0 && snapshot.works.is_empty() && snapshot.holds.is_empty();
-            Ok(Look::at(clean, || format!("{jobs} jobs, {pods} pods\n{snapshot}")))
+            Ok(Polled::when(clean, || format!("{jobs} jobs, {pods} pods\n{snapshot}")))
         })
         .await
 }
@@ -75,7 +75,7 @@ async fn a_job_made_again_under_its_name_is_a_new_job() -> anyhow::Result<()> {
                 let state = objects::job_state(&job);
                 let binding = fleet.get(BINDING, "default", "a-pytorchjob").await?.unwrap_or_default();
                 let own = binding["spec"]["resource"]["uid"] == uid;
-                Ok(Look::at(own && state == "Running", || format!("{state}, {}", binding["spec"])))
+                Ok(Polled::when(own && state == "Running", || format!("{state}, {}", binding["spec"])))
             })
             .await?;
         uids.push(uid);
@@ -99,7 +99,7 @@ async fn an_object_that_fleet_did_not_make_is_left_alone() -> anyhow::Result<()>
         .wait_for("the binding to say that the name is taken", async || {
             let binding = fleet.get(BINDING, "default", "a-pytorchjob").await?.unwrap_or_default();
             let text = binding["status"].to_string();
-            Ok(Look::at(text.contains("NameTaken"), || text.clone()))
+            Ok(Polled::when(text.contains("NameTaken"), || text.clone()))
         })
         .await?;
     fleet.delete(PYTORCH_JOB, "default", "a").await?;

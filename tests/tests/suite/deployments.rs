@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, deployment, gang_policy},
     objects::{self, CONFIG_MAP, DEPLOYMENT, PYTORCH_JOB},
 };
@@ -36,7 +36,7 @@ async fn wait_replicas(fleet: &TestFleet, expected: &[(&str, i64)]) -> anyhow::R
                 .collect();
             let hub = fleet.get(DEPLOYMENT, "default", "web").await?.unwrap_or_default();
             let ready = hub["status"]["readyReplicas"].as_i64().unwrap_or(0);
-            Ok(Look::at(asked == expected && ready == total, || {
+            Ok(Polled::when(asked == expected && ready == total, || {
                 format!("{asked:?}, {ready} ready on the hub")
             }))
         })
@@ -61,7 +61,7 @@ async fn a_duplicated_object_is_on_every_cluster() -> anyhow::Result<()> {
                 let mut copies = fleet.member_objects(CONFIG_MAP).await?;
                 copies.retain(|(_, copy)| objects::name_of(copy) == "endpoints");
                 let right = copies.iter().filter(|(_, copy)| copy["data"]["metrics"] == value).count();
-                Ok(Look::at(right == 3, || format!("{right} of 3")))
+                Ok(Polled::when(right == 3, || format!("{right} of 3")))
             })
             .await?;
     }
@@ -71,7 +71,7 @@ async fn a_duplicated_object_is_on_every_cluster() -> anyhow::Result<()> {
             .wait_for(&format!("{} to leave the members", kind.kind), async || {
                 let copies = fleet.member_objects(kind).await?;
                 let left = copies.iter().filter(|(_, copy)| objects::name_of(copy) == name).count();
-                Ok(Look::at(left == 0, || format!("{left} left")))
+                Ok(Polled::when(left == 0, || format!("{left} left")))
             })
             .await?;
     }

@@ -61,7 +61,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "docs/scenarios.md",
         "fleet simulate --trace jobs.csv --cells",
-        "cli/tests/program.rs runs it on files of its own",
+        "cli/tests/program/simulate.rs runs it on files of its own",
     ),
     ("docs/simulation.md", "cargo mutants", "needs cargo-mutants, and takes an hour"),
     ("docs/portal.md", "fleet portal", "runs until it is stopped; tests/tests/suite/portal.rs drives it"),

@@ -1,7 +1,7 @@
 //! A job that has ended is never run again, however soon its cluster forgets it.
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, BATCH_JOB, PYTORCH_JOB},
@@ -13,13 +13,13 @@ async fn wait_succeeded_once(fleet: &TestFleet, kind: objects::Kind, job: &str) 
         .wait_for(&format!("{job} to have succeeded"), async || {
             let binding = fleet.binding(kind, job).await.unwrap_or_default();
             let outcome = &binding["status"]["result"]["outcome"];
-            Ok(Look::at(outcome == "Succeeded", || binding["status"].to_string()))
+            Ok(Polled::when(outcome == "Succeeded", || binding["status"].to_string()))
         })
         .await?;
     let binding = fleet.binding(kind, job).await?;
     assert_eq!(binding["spec"]["epoch"], 1, "{binding:#}");
     let history = fleet.history();
-    let pods = |change: &&fleet_check::Change| {
+    let pods = |change: &&fleet_check::ObservedChange| {
         change.cluster.is_some() && change.object["metadata"]["ownerReferences"][0]["name"] == job
     };
     let names: std::collections::BTreeMap<String, std::collections::BTreeSet<String>> =
@@ -67,7 +67,7 @@ async fn it_ends_and_is_deleted_in_the_member_while_the_hub_is_away() -> anyhow:
             let (_, job) = jobs.first().cloned().unwrap_or_default();
             // Held for the hub: it is still there, on its way out.
             let goes = job["metadata"]["deletionTimestamp"].is_string();
-            Ok(Look::at(goes && objects::job_state(&job) == "Succeeded", || job.to_string()))
+            Ok(Polled::when(goes && objects::job_state(&job) == "Succeeded", || job.to_string()))
         })
         .await?;
     // The agent that reported it is another one when the hub is back.
@@ -78,7 +78,7 @@ async fn it_ends_and_is_deleted_in_the_member_while_the_hub_is_away() -> anyhow:
     fleet
         .wait_for("the member to have let go of it", async || {
             let left = fleet.member_objects(PYTORCH_JOB).await?.len();
-            Ok(Look::at(left == 0, || format!("{left} jobs")))
+            Ok(Polled::when(left == 0, || format!("{left} jobs")))
         })
         .await?;
     fleet.finish().await

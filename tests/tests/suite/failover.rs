@@ -1,7 +1,7 @@
 //! Jobs that fail: for good, or to run again elsewhere.
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, PYTORCH_JOB},
 };
@@ -31,7 +31,7 @@ async fn wait_result(fleet: &TestFleet, outcome: &str) -> anyhow::Result<Value> 
             let binding = fleet.binding(PYTORCH_JOB, "a").await.unwrap_or_default();
             let seen = binding["status"].to_string();
             let right = binding["status"]["result"]["outcome"] == outcome;
-            Ok(if right { Look::Yes(binding) } else { Look::NotYet(seen) })
+            Ok(if right { Polled::Yes(binding) } else { Polled::NotYet(seen) })
         })
         .await
 }
@@ -95,7 +95,7 @@ async fn a_job_deleted_while_it_moves_leaves_nothing() -> anyhow::Result<()> {
     fleet
         .wait_for("the first run to be taken back", async || {
             let binding = fleet.get(objects::BINDING, "default", "a-pytorchjob").await?.unwrap_or_default();
-            Ok(Look::at(!clusters_tried(&binding).is_empty(), || binding["status"].to_string()))
+            Ok(Polled::when(!clusters_tried(&binding).is_empty(), || binding["status"].to_string()))
         })
         .await?;
     fleet.delete(PYTORCH_JOB, "default", "a").await?;
@@ -103,7 +103,7 @@ async fn a_job_deleted_while_it_moves_leaves_nothing() -> anyhow::Result<()> {
     fleet
         .wait_for("the members to be clean", async || {
             let left = fleet.pods_of("a").await?.len() + fleet.member_objects(PYTORCH_JOB).await?.len();
-            Ok(Look::at(left == 0, || format!("{left} objects")))
+            Ok(Polled::when(left == 0, || format!("{left} objects")))
         })
         .await?;
     fleet.finish().await

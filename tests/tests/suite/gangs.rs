@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, PYTORCH_JOB},
 };
@@ -27,9 +27,9 @@ async fn of_two_gangs_with_room_for_one_the_second_waits_whole() -> anyhow::Resu
         .wait_for("one of them to run", async || {
             let (a, b) = (fleet.job_state(PYTORCH_JOB, "a").await?, fleet.job_state(PYTORCH_JOB, "b").await?);
             Ok(match (a.as_str(), b.as_str()) {
-                ("Running", _) => Look::Yes(("a", "b")),
-                (_, "Running") => Look::Yes(("b", "a")),
-                _ => Look::NotYet(format!("{a:?} {b:?}")),
+                ("Running", _) => Polled::Yes(("a", "b")),
+                (_, "Running") => Polled::Yes(("b", "a")),
+                _ => Polled::NotYet(format!("{a:?} {b:?}")),
             })
         })
         .await?;
@@ -66,7 +66,7 @@ async fn of_two_queued_gangs_with_room_for_one_the_second_holds_no_quota() -> an
             let settled = states[0] == ("Queuing".to_string(), json!("NoClusterFits"))
                 && states[1].0 == "Running"
                 && used["kube-queue/max-jobs"] == "1";
-            Ok(if settled { Look::Yes(used) } else { Look::NotYet(format!("{states:?} {used}")) })
+            Ok(if settled { Polled::Yes(used) } else { Polled::NotYet(format!("{states:?} {used}")) })
         })
         .await?;
     assert_eq!(used["nvidia.com/gpu"], "8");

@@ -1,7 +1,7 @@
 //! Each kind of job from the hub to one member and back.
 
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BATCH_JOB, Kind, MPI_JOB, POD, PYTORCH_JOB, TF_JOB},
 };
@@ -41,7 +41,7 @@ async fn runs(kind: Kind, job: Job, components: &str, pods: &[&str]) -> anyhow::
         .wait_for("the result to be recorded", async || {
             let result = fleet.binding(kind, "a").await.unwrap_or_default()["status"]["result"].clone();
             let right = result["outcome"] == "Succeeded" && result["cluster"] == cluster.as_str();
-            Ok(Look::at(right, || result.to_string()))
+            Ok(Polled::when(right, || result.to_string()))
         })
         .await?;
     fleet.finish().await
@@ -86,8 +86,8 @@ async fn a_queued_job_waits_for_its_quota_and_gives_it_back() -> anyhow::Result<
             let unit = unit.unwrap_or_default();
             let said = (&unit["status"]["phase"], &unit["status"]["reason"]);
             Ok(match said == (&json!("Enqueued"), &json!("MaxJobs")) {
-                true => Look::Yes(unit),
-                false => Look::NotYet(unit["status"].to_string()),
+                true => Polled::Yes(unit),
+                false => Polled::NotYet(unit["status"].to_string()),
             })
         })
         .await?;
@@ -104,7 +104,7 @@ async fn a_queued_job_waits_for_its_quota_and_gives_it_back() -> anyhow::Result<
             let tree = fleet.get(objects::QUOTA_TREE, "kube-system", "tree").await?.unwrap_or_default();
             let used = tree["status"]["root"]["used"].clone();
             let unused = used["kube-queue/max-jobs"] == "0";
-            Ok(Look::at(phase == "Succeed" && unused, || format!("{phase} {used}")))
+            Ok(Polled::when(phase == "Succeed" && unused, || format!("{phase} {used}")))
         })
         .await?;
     fleet.finish().await
@@ -156,7 +156,7 @@ async fn what_a_job_depends_on_goes_with_it_and_goes_again() -> anyhow::Result<(
         fleet
             .wait_for(&format!("{} {name} to leave the member", kind.kind), async || {
                 let found = objects::get(&fleet.member(&cluster)?, kind, "default", name).await?;
-                Ok(Look::at(found.is_none(), || "still there".to_string()))
+                Ok(Polled::when(found.is_none(), || "still there".to_string()))
             })
             .await?;
         assert!(fleet.get(kind, "default", name).await?.is_some(), "{name} must stay on the hub");

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context;
 use fleet_tests::{
-    FleetProcess, Look, Random,
+    FleetProcess, Polled, Random,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, POD, PYTORCH_JOB},
     process::ports_in_a_row,
@@ -123,7 +123,7 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
         for job in &jobs {
             *states.entry(objects::job_state(job)).or_default() += 1;
         }
-        Ok(Look::at(states.get("Succeeded") == Some(&JOBS), || format!("{states:?}")))
+        Ok(Polled::when(states.get("Succeeded") == Some(&JOBS), || format!("{states:?}")))
     });
     ended.await.with_context(|| format!("seed {seed}\n{}", process.output()))?;
     println!("all jobs succeeded {} ms after the last kill", ms(last));

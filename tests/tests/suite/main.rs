@@ -38,6 +38,7 @@ mod view;
 mod virtual_clusters;
 mod volcano;
 mod volcano_hub;
+mod volcano_queues;
 mod volcano_webhook;
 mod walkthrough_kubectl;
 mod watchdog;

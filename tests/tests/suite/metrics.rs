@@ -15,7 +15,7 @@ use anyhow::{Context, bail, ensure};
 use base64::Engine;
 use fleet_api::{crds::Side, yaml};
 use fleet_tests::{
-    ApiServers, FleetProcess, Kubectl, Look,
+    ApiServers, FleetProcess, Kubectl, Polled,
     jobs::{Job, Queueing, gang_policy},
     kubectl::Shell,
     metrics::{Families, families},
@@ -294,11 +294,11 @@ impl Stage {
             let data = match self.ask(path).await {
                 Ok(data) => data,
                 // It has just been started; what is wrong with an expression stays wrong.
-                Err(error) => return Ok(Look::NotYet(format!("{error:#}"))),
+                Err(error) => return Ok(Polled::NotYet(format!("{error:#}"))),
             };
             let found = if field.is_empty() { &data } else { &data[field] };
             let some = found.as_array().is_some_and(|found| !found.is_empty());
-            Ok(Look::at(some, || data.to_string()))
+            Ok(Polled::when(some, || data.to_string()))
         })
         .await
     }
@@ -379,7 +379,7 @@ async fn alerts_fire(stage: &Stage, wanted: &[&str]) -> anyhow::Result<()> {
         };
         let seen: BTreeMap<&str, _> = wanted.iter().map(|name| (*name, state(name))).collect();
         let fires = seen.values().all(|state| state.as_ref().is_some_and(|state| state.0 == "firing"));
-        Ok(Look::at(fires, || format!("{seen:?}")))
+        Ok(Polled::when(fires, || format!("{seen:?}")))
     })
     .await
 }
@@ -484,7 +484,7 @@ async fn each_process_by_itself_exposes_what_is_documented_of_it() -> anyhow::Re
         wait_for(&format!("{name} to be scraped with {ready}"), WITHIN, async || {
             let answer = get(&format!("{asked}{path}")).await;
             let some = answer.as_ref().is_ok_and(|text| text.contains("\"value\""));
-            Ok(Look::at(some, || format!("{answer:?}")))
+            Ok(Polled::when(some, || format!("{answer:?}")))
         })
         .await?;
         let text = get(&format!("http://{}/metrics", addresses[index])).await?;

@@ -8,7 +8,7 @@ use fleet_openpai::{
     server::{HUB_PATIENCE, Server},
 };
 use fleet_pai::state::State;
-use fleet_tests::{FleetSpec, Look, TestFleet, objects};
+use fleet_tests::{FleetSpec, Polled, TestFleet, objects};
 use serde_json::{Value, json};
 
 fn example(name: &str) -> PathBuf {
@@ -35,7 +35,7 @@ async fn wait_state(fleet: &TestFleet, id: &str, state: State) -> anyhow::Result
         .wait_for(&format!("{id} to be {}", state.as_str()), async || {
             let run = jobs::newest(&hub, Some("default"), id).await?;
             let seen = format!("{:?} {:?}", run.state(), run.object["status"]);
-            Ok(Look::at(run.state() == state, || seen))
+            Ok(Polled::when(run.state() == state, || seen))
         })
         .await?;
     Ok(jobs::newest(&hub, Some("default"), id).await?)
@@ -78,7 +78,7 @@ async fn a_job_is_stopped_where_it_runs_and_where_it_waits_and_starts_again() ->
     fleet
         .wait_for("its pods to be gone", async || {
             let pods = fleet.pods_of(run.name()).await?;
-            Ok(Look::at(pods.is_empty(), || format!("{pods:?}")))
+            Ok(Polled::when(pods.is_empty(), || format!("{pods:?}")))
         })
         .await?;
     // What has ended stays as it is, and runs once more when that is asked for.

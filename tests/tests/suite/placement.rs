@@ -1,7 +1,7 @@
 //! Which cluster, which order, and what is changed on the way.
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, CLUSTER, PYTORCH_JOB},
 };
@@ -139,7 +139,7 @@ async fn the_more_urgent_job_goes_first() -> anyhow::Result<()> {
             let names: Vec<&str> =
                 items.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect();
             let right = ["high-1-pytorchjob", "low-1-pytorchjob", "low-2-pytorchjob"];
-            Ok(Look::at(names == right, || items.to_string()))
+            Ok(Polled::when(names == right, || items.to_string()))
         })
         .await?;
     fleet.delete(PYTORCH_JOB, "default", "holder").await?;

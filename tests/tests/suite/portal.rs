@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fleet_tests::{
-    FleetProcess, Kubectl, Look,
+    FleetProcess, Kubectl, Polled,
     browser::{Browser, Scheme},
     kubectl::{Said, Shell},
     process::{fleet_binary, ports_in_a_row},
@@ -110,7 +110,7 @@ pub async fn until_state(browser: &Browser, state: &str) -> anyhow::Result<()> {
     let script = "return document.querySelector('h1 .badge')?.textContent ?? ''";
     wait_for(&format!("the page to show the state {state}"), WITHIN, async || {
         let seen = browser.run(script).await?;
-        Ok(Look::at(seen == state, || format!("{seen}")))
+        Ok(Polled::when(seen == state, || format!("{seen}")))
     })
     .await
 }

@@ -13,7 +13,7 @@ use fleet_portal::{
     web::{Web, serve},
 };
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     browser::{Browser, Scheme},
     objects::{self, CELL_CONFIGURATION},
     repository, wait_for,
@@ -202,7 +202,7 @@ impl Desk<'_> {
         wait_for(&format!("virtual cluster {vc} to have {wanted:?}"), WITHIN, async || {
             let row = self.row(vc).await?;
             let is = wanted.iter().all(|(column, value)| row[*column] == *value);
-            Ok(Look::at(is, || row.to_string()))
+            Ok(Polled::when(is, || row.to_string()))
         })
         .await
     }
@@ -227,7 +227,7 @@ impl Desk<'_> {
             let pairs: Vec<(String, String)> = serde_json::from_value(found.clone())?;
             let is = |node: &str, job: &str| pairs.iter().any(|(on, text)| on == node && text.contains(job));
             let all = pairs.len() == wanted.len() && wanted.iter().all(|(node, job)| is(node, job));
-            Ok(Look::at(all, || found.to_string()))
+            Ok(Polled::when(all, || found.to_string()))
         })
         .await
     }
@@ -248,7 +248,7 @@ impl Desk<'_> {
                 let found = fleet.get(CELL_CONFIGURATION, "", "cells").await?.unwrap_or_default();
                 let status = &found["status"];
                 let is_good = status["nodes"] == 2 && status["badNodes"].as_array().is_none_or(Vec::is_empty);
-                Ok(Look::at(is_good, || status.to_string()))
+                Ok(Polled::when(is_good, || status.to_string()))
             })
             .await
     }
@@ -368,7 +368,7 @@ async fn recorded_by_now(desk: &Desk<'_>) -> anyhow::Result<i64> {
         desk.open(&format!("/virtual-clusters?at={at_ms}")).await?;
         let row = desk.row("vc1").await?;
         let is = row["GPUs"] == "1/1" && row["Waiting"] == "1" && row["Running"] == "1";
-        Ok(if is { Look::Yes(at_ms) } else { Look::NotYet(row.to_string()) })
+        Ok(if is { Polled::Yes(at_ms) } else { Polled::NotYet(row.to_string()) })
     })
     .await
 }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use fleet_tests::{
-    Look,
+    Polled,
     browser::{Browser, Scheme},
     process::fleet_binary,
     repository,
@@ -256,7 +256,7 @@ const DEMO_WITHIN: Duration = Duration::from_secs(300);
 async fn until_it_says_all(browser: &Browser, words: &[&str]) -> anyhow::Result<()> {
     wait_for(&format!("the page to say {words:?}"), DEMO_WITHIN, async || {
         let text = browser.text().await?;
-        Ok(Look::at(words.iter().all(|words| text.contains(words)), || text))
+        Ok(Polled::when(words.iter().all(|words| text.contains(words)), || text))
     })
     .await
 }
@@ -280,7 +280,7 @@ async fn until_the_demo_is_counted(stage: &Stage, browser: &Browser) -> anyhow::
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
-        Ok(Look::at(since.elapsed() > STILL, || seen.to_string()))
+        Ok(Polled::when(since.elapsed() > STILL, || seen.to_string()))
     })
     .await
 }

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::Context;
 use fleet_tests::{
-    FleetProcess, Kubectl, Look,
+    FleetProcess, Kubectl, Polled,
     browser::{Browser, Scheme},
     kubectl::Shell,
     process::{Daemon, fleet_binary, ports_in_a_row},
@@ -25,7 +25,7 @@ pub async fn recorded(folder: &Path) -> anyhow::Result<(Daemon, String)> {
     let portal = Daemon::start(&fleet, &["portal", "--log", &log, "--listen", &address])?;
     wait_for("the portal to listen", WITHIN, async || {
         let tried = tokio::net::TcpStream::connect(&address).await;
-        Ok(Look::at(tried.is_ok(), || format!("{tried:?}")))
+        Ok(Polled::when(tried.is_ok(), || format!("{tried:?}")))
     })
     .await?;
     Ok((portal, format!("http://{address}")))
@@ -43,7 +43,7 @@ async fn state(browser: &Browser, job: &str) -> anyhow::Result<String> {
 async fn until_state(browser: &Browser, job: &str, wanted: &str) -> anyhow::Result<()> {
     wait_for(&format!("{job} to be {wanted:?}"), WITHIN, async || {
         let seen = state(browser, job).await?;
-        Ok(Look::at(seen == wanted, || seen))
+        Ok(Polled::when(seen == wanted, || seen))
     })
     .await
 }
@@ -83,7 +83,7 @@ async fn the_slider_goes_through_a_recorded_run() -> anyhow::Result<()> {
     browser.click("#earlier").await?;
     wait_for("an event before the end", WITHIN, async || {
         let seen = browser.run("return location.search").await?;
-        Ok(Look::at(browser.run("return document.activeElement.id === 'earlier'").await? == true, || {
+        Ok(Polled::when(browser.run("return document.activeElement.id === 'earlier'").await? == true, || {
             seen.to_string()
         }))
     })
@@ -134,7 +134,7 @@ async fn a_fleet_keeps_a_log_of_itself() -> anyhow::Result<()> {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let has = |event: &str| text.contains(&format!("\"event\":\"{event}\""));
         let whole = ["Recording", "Cluster", "Tree", "Submitted", "Queued", "Started", "Finished"];
-        Ok(Look::at(whole.into_iter().all(has), || text.clone()))
+        Ok(Polled::when(whole.into_iter().all(has), || text.clone()))
     })
     .await?;
     let browser = Browser::start(Scheme::Dark).await?;

@@ -9,7 +9,7 @@ use fleet_portal::{
     web::{Web, serve},
 };
 use fleet_tests::{
-    Look,
+    Polled,
     browser::{Browser, Scheme},
     gate::Gate,
     objects, wait_for,
@@ -118,7 +118,7 @@ async fn an_open_page_outlives_a_hub_that_goes_away() -> anyhow::Result<()> {
     browser.until_it_says("default/meanwhile").await?;
     wait_for("the page to say no more that the hub is away", WITHIN, async || {
         let text = browser.text().await?;
-        Ok(Look::at(!text.contains("The hub has not answered for"), || text))
+        Ok(Polled::when(!text.contains("The hub has not answered for"), || text))
     })
     .await?;
     objects::create(&admin, &job("after")).await?;

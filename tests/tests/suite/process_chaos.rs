@@ -12,7 +12,7 @@ use fleet_api::crds::Side;
 use fleet_check::{self as check, Snapshot};
 use fleet_kubesim::hollow;
 use fleet_tests::{
-    ApiServers, Look, Random,
+    ApiServers, Polled, Random,
     history::Recorder,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, CLUSTER, PYTORCH_JOB},
@@ -157,7 +157,7 @@ impl Fleet {
             let cluster = objects::get(&self.hub.client, CLUSTER, "", name).await?.unwrap_or_default();
             let ready = objects::condition(&cluster, "Ready").is_some_and(|c| c["status"] == "True");
             let nodes = cluster["status"]["nodeSummary"]["readyNum"] == 2;
-            Ok(Look::at(ready && nodes, || cluster["status"].to_string()))
+            Ok(Polled::when(ready && nodes, || cluster["status"].to_string()))
         })
         .await
     }
@@ -213,7 +213,7 @@ impl Fleet {
             for job in objects::list(&self.hub.client, PYTORCH_JOB).await? {
                 *states.entry(objects::job_state(&job)).or_default() += 1;
             }
-            Ok(Look::at(states.get("Succeeded") == Some(&jobs), || format!("{states:?}")))
+            Ok(Polled::when(states.get("Succeeded") == Some(&jobs), || format!("{states:?}")))
         })
         .await
     }
@@ -227,7 +227,7 @@ impl Fleet {
     async fn judge(&self) -> anyhow::Result<()> {
         wait_for("nothing to be held or left", SETTLED_WITHIN, async || {
             let found = check::check_at_rest(&self.snapshot().await?);
-            Ok(Look::at(found.is_empty(), || format!("{found:#?}")))
+            Ok(Polled::when(found.is_empty(), || format!("{found:#?}")))
         })
         .await?;
         let rest = self.snapshot().await?;

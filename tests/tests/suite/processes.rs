@@ -6,7 +6,7 @@ use std::time::Duration;
 use fleet_api::crds::Side;
 use fleet_kubesim::hollow;
 use fleet_tests::{
-    ApiServers, Look,
+    ApiServers, Polled,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, CLUSTER, POD, PYTORCH_JOB},
     process::{Daemon, program},
@@ -27,7 +27,7 @@ async fn state(hub: &Client, name: &str) -> anyhow::Result<String> {
 async fn until_state(hub: &Client, name: &str, wanted: &str) -> anyhow::Result<()> {
     wait_for(&format!("{name} to be {wanted}"), WITHIN, async || {
         let seen = state(hub, name).await?;
-        Ok(Look::at(seen == wanted, || seen.clone()))
+        Ok(Polled::when(seen == wanted, || seen.clone()))
     })
     .await
 }
@@ -73,7 +73,7 @@ async fn separate_processes_over_tls_outlive_a_kill() -> anyhow::Result<()> {
         let cluster = objects::get(&hub.client, CLUSTER, "", "east").await?;
         let ready =
             cluster.as_ref().and_then(|c| objects::condition(c, "Ready")).map(|c| c["status"].clone());
-        Ok(Look::at(ready == Some(json!("True")), || format!("{ready:?}")))
+        Ok(Polled::when(ready == Some(json!("True")), || format!("{ready:?}")))
     })
     .await?;
     objects::apply(&hub.client, &quota_tree(json!({"kube-queue/max-jobs": 1}))).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, BATCH_JOB, BINDING, EVENT, PYTORCH_JOB, QUEUE_UNIT},
@@ -74,7 +74,7 @@ async fn expect_running(fleet: &TestFleet, expected: &[(&str, usize)]) -> anyhow
     fleet
         .wait_for(&format!("{expected:?} to run"), async || {
             let found = running(fleet).await?;
-            Ok(Look::at(found == expected, || format!("{found:?}")))
+            Ok(Polled::when(found == expected, || format!("{found:?}")))
         })
         .await
 }
@@ -93,7 +93,7 @@ async fn runs(fleet: &TestFleet, namespace: &str, name: &str) -> anyhow::Result<
     fleet
         .wait_for(&format!("{namespace}/{name} to run"), async || {
             let unit = unit(fleet, namespace, name).await?;
-            Ok(Look::at(unit["status"]["phase"] == "Running", || unit["status"].to_string()))
+            Ok(Polled::when(unit["status"]["phase"] == "Running", || unit["status"].to_string()))
         })
         .await?;
     binding(fleet, namespace, name).await
@@ -158,7 +158,7 @@ async fn a_guarantee_is_taken_back_over_a_crash_of_the_controller() -> anyhow::R
             for binding in objects::list(&fleet.hub(), BINDING).await? {
                 noted += usize::from(!binding["status"]["attempts"].is_null());
             }
-            Ok(Look::at(noted > 0, || "no run was given up".to_string()))
+            Ok(Polled::when(noted > 0, || "no run was given up".to_string()))
         })
         .await?;
     fleet.kill(&Part::Controller).await;
@@ -180,7 +180,7 @@ async fn a_guarantee_is_taken_back_over_a_crash_of_the_controller() -> anyhow::R
             .wait_for("the victim to say why it waits", async || {
                 let unit = unit(&fleet, "b", name).await?;
                 let reason = unit["status"]["reason"].as_str().unwrap_or_default().to_string();
-                Ok(if reason.is_empty() { Look::NotYet(unit.to_string()) } else { Look::Yes(reason) })
+                Ok(if reason.is_empty() { Polled::NotYet(unit.to_string()) } else { Polled::Yes(reason) })
             })
             .await?;
         assert!(reason.starts_with("InsufficientQuota"), "{reason}");
@@ -300,7 +300,7 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     fleet
         .wait_for("the wide job to wait", async || {
             let unit = unit(&fleet, "a", "big").await?;
-            Ok(Look::at(unit["status"]["reason"] == "InsufficientQuota", || unit["status"].to_string()))
+            Ok(Polled::when(unit["status"]["reason"] == "InsufficientQuota", || unit["status"].to_string()))
         })
         .await?;
     fleet.apply(&small(1)).await?;
@@ -308,7 +308,7 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     fleet
         .wait_for("the wide job's claim", async || {
             let unit = unit(&fleet, "a", "big").await?;
-            Ok(Look::at(unit["status"]["reason"] == "Claimed", || unit["status"].to_string()))
+            Ok(Polled::when(unit["status"]["reason"] == "Claimed", || unit["status"].to_string()))
         })
         .await?;
     // Half of the room is free, and kept for it.
@@ -318,7 +318,7 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
         .wait_for("the third to wait for the claim", async || {
             let unit = unit(&fleet, "a", "small-2").await?;
             let told = unit["status"]["message"].as_str().unwrap_or_default().contains("a/big");
-            Ok(Look::at(unit["status"]["reason"] == "Claimed" && told, || unit["status"].to_string()))
+            Ok(Polled::when(unit["status"]["reason"] == "Claimed" && told, || unit["status"].to_string()))
         })
         .await?;
     fleet.delete(BATCH_JOB, "a", "small-1").await?;

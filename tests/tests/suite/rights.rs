@@ -3,7 +3,7 @@
 
 use fleet_api::names;
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     jobs::{Job, Queueing, gang_policy},
     objects::{
         self, BINDING, CLUSTER, Kind, LEASE, PYTORCH_JOB, QUEUE, QUEUE_UNIT, RESERVATION, SECRET, WORK,
@@ -387,7 +387,11 @@ async fn a_hostile_tenant_decides_nothing_that_fleet_decides() -> anyhow::Result
         .wait_for("the job to be bound", async || {
             let found = fleet.get(BINDING, "team-a", "mine-pytorchjob").await?;
             let bound = found.as_ref().is_some_and(|b| b["spec"]["clusters"][0]["name"] == "east");
-            Ok(if bound { Look::Yes(found.unwrap_or_default()) } else { Look::NotYet(format!("{found:?}")) })
+            Ok(if bound {
+                Polled::Yes(found.unwrap_or_default())
+            } else {
+                Polled::NotYet(format!("{found:?}"))
+            })
         })
         .await?;
     let api = |kind: Kind, namespace: &str| kind.api(&tenant, namespace);
@@ -449,7 +453,7 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
             let marked = queues.iter().filter(|q| q["metadata"]["labels"][names::RESTRICTED_LABEL] == "true");
             let paths: Vec<&Value> =
                 marked.map(|q| &q["metadata"]["annotations"][names::QUOTA_FULLNAME_ANNOTATION]).collect();
-            Ok(Look::at(paths == ["root/staff"], || format!("{paths:?} of {}", queues.len())))
+            Ok(Polled::when(paths == ["root/staff"], || format!("{paths:?} of {}", queues.len())))
         })
         .await?;
     let job = |name: &str, namespace: &str, queue: &str| {
@@ -462,7 +466,7 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
                 let found = fleet.get(BINDING, namespace, &binding).await?.unwrap_or_default();
                 let scheduled = objects::condition(&found, "Scheduled").cloned().unwrap_or_default();
                 let done = scheduled["reason"] == reason;
-                Ok(if done { Look::Yes(scheduled) } else { Look::NotYet(scheduled.to_string()) })
+                Ok(if done { Polled::Yes(scheduled) } else { Polled::NotYet(scheduled.to_string()) })
             })
             .await
     };
@@ -471,7 +475,7 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
             .wait_for(&format!("{name} to succeed"), async || {
                 let job = fleet.get(PYTORCH_JOB, namespace, name).await?.unwrap_or_default();
                 let state = objects::job_state(&job);
-                Ok(Look::at(state == "Succeeded", || state.clone()))
+                Ok(Polled::when(state == "Succeeded", || state.clone()))
             })
             .await
     };

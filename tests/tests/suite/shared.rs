@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_api::names;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, PYTORCH_JOB},
 };
@@ -42,7 +42,7 @@ async fn tenant(fleet: &TestFleet, name: &str, gpus: u32) -> anyhow::Result<Stri
         .wait_for(&format!("pod {name} to be bound"), async || {
             let found = objects::get(&fleet.member("east")?, objects::POD, "default", name).await?;
             let node = found.and_then(|pod| pod["spec"]["nodeName"].as_str().map(str::to_string));
-            Ok(node.map_or(Look::NotYet("no node".to_string()), Look::Yes))
+            Ok(node.map_or(Polled::NotYet("no node".to_string()), Polled::Yes))
         })
         .await
 }
@@ -62,9 +62,9 @@ async fn running(fleet: &TestFleet, name: &str, pods: usize, allocated: &str) ->
             let all = found.len() == pods && found.iter().all(|pod| pod["status"]["phase"] == "Running");
             let sums = gpus_allocated(fleet).await?;
             Ok(if all && sums == (allocated.to_string(), Value::Null) {
-                Look::Yes(found)
+                Polled::Yes(found)
             } else {
-                Look::NotYet(format!("{} pods, {sums:?}", found.len()))
+                Polled::NotYet(format!("{} pods, {sums:?}", found.len()))
             })
         })
         .await

@@ -5,7 +5,7 @@ use std::{path::Path, process::Stdio, time::Duration};
 use anyhow::Context;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     kubectl::{Said, Shell},
     objects::{self, CONFIG_MAP, PYTORCH_JOB},
@@ -184,7 +184,7 @@ async fn tables_fit_80_columns() -> anyhow::Result<()> {
     at.fleet
         .wait_for("the job of the lab to be bound", async || {
             let said = at.run("vc explain alice-job-config-0").await?;
-            Ok(Look::at(said.succeeded(), || said.to_string()))
+            Ok(Polled::when(said.succeeded(), || said.to_string()))
         })
         .await?;
     for line in [

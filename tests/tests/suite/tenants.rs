@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BATCH_JOB, BINDING, CONFIG_MAP, POD, PYTORCH_JOB},
     wait_for,
@@ -98,7 +98,7 @@ async fn an_override_starts_no_second_run_and_gives_no_quota() -> anyhow::Result
             let pending = objects::condition(&binding, "EditPending").cloned().unwrap_or_default();
             let told = pending["status"] == "True"
                 && pending["message"].as_str().is_some_and(|m| m.contains("spec.pytorchReplicaSpecs"));
-            Ok(Look::at(told, || binding["status"].to_string()))
+            Ok(Polled::when(told, || binding["status"].to_string()))
         })
         .await?;
     // A new job is counted as it would be sent.
@@ -160,7 +160,7 @@ async fn an_edit_right_after_the_creation_passes_no_quota() -> anyhow::Result<()
                     left.push(binding["metadata"]["name"].to_string());
                 }
             }
-            Ok(Look::at(left.is_empty(), || left.join(" ")))
+            Ok(Polled::when(left.is_empty(), || left.join(" ")))
         })
         .await?;
     assert!(most_gpus(&fleet) <= 4, "{} GPUs ran in a leaf of 4", most_gpus(&fleet));
@@ -188,7 +188,7 @@ async fn workers_that_outlive_their_job_keep_its_quota() -> anyhow::Result<()> {
         .wait_for("the workers to be deleted", async || {
             let pods = fleet.member_objects(POD).await?;
             let live = pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Running").count();
-            Ok(Look::at(live == 0, || format!("{live} run")))
+            Ok(Polled::when(live == 0, || format!("{live} run")))
         })
         .await?;
     fleet.finish().await
@@ -239,7 +239,7 @@ async fn any_legal_name_of_any_kind_works() -> anyhow::Result<()> {
             .wait_for(&format!("{wanted} at {path}"), async || {
                 let job = fleet.get(kind, "default", "x").await?.unwrap_or_default();
                 let found = job.pointer(path).cloned().unwrap_or_default();
-                Ok(Look::at(found.to_string().contains(wanted), || job["status"].to_string()))
+                Ok(Polled::when(found.to_string().contains(wanted), || job["status"].to_string()))
             })
             .await
     };
@@ -250,7 +250,7 @@ async fn any_legal_name_of_any_kind_works() -> anyhow::Result<()> {
         fleet
             .wait_for("the ConfigMap in the member", async || {
                 let found = objects::get(&member, CONFIG_MAP, "default", name).await?;
-                Ok(Look::at(found.is_some(), || format!("none of {} characters", name.len())))
+                Ok(Polled::when(found.is_some(), || format!("none of {} characters", name.len())))
             })
             .await?;
     }
@@ -347,7 +347,7 @@ async fn the_roles_of_a_members_account_bound_what_is_applied_there() -> anyhow:
     let long = Duration::from_secs(60);
     wait_for("the job to run where it is permitted now", long, async || {
         let state = fleet.job_state(PYTORCH_JOB, "train").await?;
-        Ok(Look::at(state == "Running", || state.clone()))
+        Ok(Polled::when(state == "Running", || state.clone()))
     })
     .await?;
     // Whatever becomes of the account, a run that is over goes.
@@ -357,7 +357,7 @@ async fn the_roles_of_a_members_account_bound_what_is_applied_there() -> anyhow:
         .wait_for("the member to be clean", async || {
             let left = objects::list(&member, PYTORCH_JOB).await?.len()
                 + objects::list(&member, objects::POD).await?.len();
-            Ok(Look::at(left == 0, || left.to_string()))
+            Ok(Polled::when(left == 0, || left.to_string()))
         })
         .await?;
     fleet.finish().await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_api::access::{self, AGENT_ACCOUNT, BOOTSTRAP, CLAIM, CLAIM_ANNOTATION};
 use fleet_tests::{
-    Look,
+    Polled,
     objects::{self, Kind, SECRET, SERVICE_ACCOUNT},
     rights::{Hub, account_manifest},
     servers::Door,
@@ -41,7 +41,7 @@ async fn in_force<T: std::fmt::Debug>(
         let answer = ask().await;
         let is_denied =
             matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains(policy));
-        Ok(Look::at(is_denied, || format!("{answer:?}")))
+        Ok(Polled::when(is_denied, || format!("{answer:?}")))
     })
     .await
 }
@@ -86,7 +86,7 @@ async fn a_tenant_gets_no_token_of_another_account_by_a_secret() -> anyhow::Resu
     admin.create(&post, &token_secret("given", "mine")).await?;
     wait_for("the Secret to have its token", Duration::from_secs(10), async || {
         let given = admin.get("given").await?;
-        Ok(Look::at(given.data["data"]["token"].is_string(), || given.data.to_string()))
+        Ok(Polled::when(given.data["data"]["token"].is_string(), || given.data.to_string()))
     })
     .await?;
     for change in [

@@ -3,7 +3,7 @@
 use fleet_api::names;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    Look, TestFleet,
+    Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, CELL_CONFIGURATION},
 };
@@ -49,7 +49,7 @@ async fn an_opportunistic_gang_that_no_node_takes_keeps_nobody_waiting() -> anyh
                 let own = bindings.iter().find(|binding| binding["spec"]["resource"]["name"] == name);
                 let told = own.map(|binding| binding["status"].to_string()).unwrap_or_default();
                 assert_eq!(bad_nodes(&fleet).await?, [Value::Null; 0], "no node is bad for others: {told}");
-                Ok(Look::at(told.contains(NOT_TAKEN), || told.clone()))
+                Ok(Polled::when(told.contains(NOT_TAKEN), || told.clone()))
             })
             .await?;
     }
@@ -62,7 +62,7 @@ async fn an_opportunistic_gang_that_no_node_takes_keeps_nobody_waiting() -> anyh
                 assert_eq!(bad_nodes(&fleet).await?, [Value::Null; 0], "no node is bad");
                 let pods = fleet.pods_of(name).await?;
                 let is = pods.iter().any(|(_, pod)| pod["status"]["phase"] == "Running");
-                Ok(Look::at(is, || format!("{pods:?}")))
+                Ok(Polled::when(is, || format!("{pods:?}")))
             })
             .await?;
     }

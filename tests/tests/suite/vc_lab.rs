@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use fleet_api::names;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Kubectl, Look, TestFleet,
+    FleetSpec, Kubectl, Polled, TestFleet,
     kubectl::{Said, Shell},
     process::fleet_binary,
     wait_for,
@@ -76,7 +76,7 @@ impl Lab {
         wait_for(&format!("`fleet {line}` to say {words:?}"), WITHIN, async || {
             let said = self.ok(line).await?;
             let is = words.iter().all(|word| said.contains(word));
-            Ok(if is { Look::Yes(said) } else { Look::NotYet(said) })
+            Ok(if is { Polled::Yes(said) } else { Polled::NotYet(said) })
         })
         .await
     }
@@ -89,7 +89,7 @@ impl Lab {
             let config = self.fleet.get(fleet_tests::objects::CELL_CONFIGURATION, "", "cells").await?;
             let status = config.unwrap_or_default()["status"].clone();
             let bad = status["badNodes"].as_array().is_some_and(|nodes| !nodes.is_empty());
-            Ok(Look::at(!bad && status["nodes"] == 2 && !tree.contains("Bad"), || {
+            Ok(Polled::when(!bad && status["nodes"] == 2 && !tree.contains("Bad"), || {
                 format!("{status}\n{tree}")
             }))
         })
@@ -136,7 +136,7 @@ impl Lab {
             let mut found: Vec<&str> =
                 running.filter_map(|task| task["containerNodeName"].as_str()).collect();
             found.sort_unstable();
-            Ok(Look::at(found == nodes, || job.to_string()))
+            Ok(Polled::when(found == nodes, || job.to_string()))
         })
         .await
     }
@@ -146,7 +146,7 @@ impl Lab {
         wait_for(&format!("{id} to wait: {why}"), WITHIN, async || {
             let status = self.job(id).await?["jobStatus"].clone();
             let told = status["waitingReason"].as_str().unwrap_or_default();
-            Ok(Look::at(status["state"] == "WAITING" && told.contains(why), || status.to_string()))
+            Ok(Polled::when(status["state"] == "WAITING" && told.contains(why), || status.to_string()))
         })
         .await?;
         self.until(&format!("pai events {id}"), &[why]).await?;
@@ -172,7 +172,7 @@ impl Lab {
         wait_for(&format!("{id} to succeed"), WITHIN, async || {
             let job = self.job(id).await?;
             let is = job["jobStatus"]["state"] == "SUCCEEDED";
-            Ok(if is { Look::Yes(job) } else { Look::NotYet(job.to_string()) })
+            Ok(if is { Polled::Yes(job) } else { Polled::NotYet(job.to_string()) })
         })
         .await
     }

@@ -7,7 +7,7 @@ use fleet_openpai::{
     server::{HUB_PATIENCE, Server},
 };
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy},
     objects::{
         self, BATCH_JOB, BINDING, CELL_CONFIGURATION as CONFIGURATION, Kind, PYTORCH_JOB, QUEUE, RESERVATION,
@@ -79,7 +79,7 @@ impl Lab {
                     |r: &Value| r["spec"]["cellNodes"].is_array() && r["status"]["phase"] == "Reserved";
                 let vc = self.fleet.get(VIRTUAL_CLUSTER, "", "vc1").await?.unwrap_or_default();
                 let told = vc["spec"]["access"] == access["vc1"];
-                Ok(Look::at(good && told && kept.iter().any(is_kept), || format!("{status} {vc}")))
+                Ok(Polled::when(good && told && kept.iter().any(is_kept), || format!("{status} {vc}")))
             })
             .await
     }
@@ -97,7 +97,7 @@ impl Lab {
                 let told = self.condition(kind, namespace, name).await?;
                 let is = told["status"] == "False" && told["reason"] == reason;
                 let message = told["message"].as_str().unwrap_or_default().to_string();
-                Ok(if is { Look::Yes(message) } else { Look::NotYet(told.to_string()) })
+                Ok(if is { Polled::Yes(message) } else { Polled::NotYet(told.to_string()) })
             })
             .await
     }
@@ -107,7 +107,7 @@ impl Lab {
         self.fleet
             .wait_for(&format!("{name} to run on {nodes:?}"), async || {
                 let found = self.nodes(name).await?;
-                Ok(Look::at(found == nodes, || format!("{found:?}")))
+                Ok(Polled::when(found == nodes, || format!("{found:?}")))
             })
             .await
     }
@@ -178,7 +178,7 @@ async fn a_virtual_cluster_takes_jobs_of_those_it_names() -> anyhow::Result<()> 
     fleet
         .wait_for("the opportunistic job to run", async || {
             let nodes = lab.nodes("modest").await?;
-            Ok(Look::at(nodes.len() == 1, || format!("{nodes:?}")))
+            Ok(Polled::when(nodes.len() == 1, || format!("{nodes:?}")))
         })
         .await?;
 
@@ -292,7 +292,7 @@ async fn a_virtual_cluster_is_named_by_pod_templates_of_those_it_names_alone() -
                             .any(|event| event["message"].as_str().is_some_and(|text| text.contains(HIVED)));
                         let is = unread
                             || (told["reason"] == REASON && message.contains("admission policy cannot read"));
-                        Ok(Look::at(is, || format!("{told} {events:?}")))
+                        Ok(Polled::when(is, || format!("{told} {events:?}")))
                     })
                     .await?;
                 assert!(lab.fleet.pods_of(&name).await?.is_empty(), "{text}");
@@ -363,7 +363,7 @@ async fn a_leaf_is_no_way_into_a_virtual_cluster() -> anyhow::Result<()> {
                 let paths: Vec<&str> = marked
                     .filter_map(|q| q["metadata"]["annotations"][names::QUOTA_FULLNAME_ANNOTATION].as_str())
                     .collect();
-                Ok(Look::at(paths == expected, || format!("{paths:?} of {}", queues.len())))
+                Ok(Polled::when(paths == expected, || format!("{paths:?} of {}", queues.len())))
             })
             .await
     };

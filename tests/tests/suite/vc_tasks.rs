@@ -6,7 +6,7 @@ use fleet_kubesim::RunTime;
 use fleet_openpai::jobs::{self, Offers, Who};
 use fleet_pai::state::State;
 use fleet_tests::{
-    Look, TestFleet,
+    Polled, TestFleet,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, QUEUE},
 };
@@ -41,7 +41,7 @@ async fn of_an_incremental_job_only_the_task_whose_cell_is_needed_is_preempted()
             let pods = fleet.pods_of(job(&fleet, &high).await?.name()).await?;
             let mut running = pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Running");
             let node = running.find_map(|(_, pod)| pod["spec"]["nodeName"].as_str().map(str::to_owned));
-            Ok(node.map_or_else(|| Look::NotYet(format!("{pods:?}")), Look::Yes))
+            Ok(node.map_or_else(|| Polled::NotYet(format!("{pods:?}")), Polled::Yes))
         })
         .await?;
     let (taken, kept) = (taken.as_str(), if taken == both[0] { both[1] } else { both[0] });
@@ -79,7 +79,7 @@ async fn over_quota_each_task_starts_as_one_ends() -> anyhow::Result<()> {
         .wait_for("all four to succeed", async || {
             let run = job(&fleet, &id).await?;
             let is = run.state() == State::Succeeded && run.object["status"]["succeeded"] == 4;
-            Ok(Look::at(is, || format!("{:?} {}", run.state(), run.object["status"])))
+            Ok(Polled::when(is, || format!("{:?} {}", run.state(), run.object["status"])))
         })
         .await?;
     let pods = fleet.pods_of(job(&fleet, &id).await?.name()).await?;
@@ -116,7 +116,9 @@ async fn an_opportunistic_gang_beyond_the_promise_runs_on_what_others_leave_idle
     fleet
         .wait_for("the second virtual cluster", async || {
             let vc = fleet.get(objects::VIRTUAL_CLUSTER, "", "vc1").await?;
-            Ok(Look::at(vc.as_ref().is_some_and(|vc| vc["status"]["guaranteed"] == 1), || format!("{vc:?}")))
+            Ok(Polled::when(vc.as_ref().is_some_and(|vc| vc["status"]["guaranteed"] == 1), || {
+                format!("{vc:?}")
+            }))
         })
         .await?;
     let gang = |class: &str| {
@@ -134,7 +136,9 @@ async fn an_opportunistic_gang_beyond_the_promise_runs_on_what_others_leave_idle
     fleet
         .wait_for("the owner to run", async || {
             let run = job(&fleet, &own).await?;
-            Ok(Look::at(run.state() == State::Running, || format!("{:?} {:?}", run.state(), run.waiting())))
+            Ok(Polled::when(run.state() == State::Running, || {
+                format!("{:?} {:?}", run.state(), run.waiting())
+            }))
         })
         .await?;
     waits(&fleet, &oppo, "insufficient capacity in the physical cluster").await?;
@@ -169,7 +173,7 @@ async fn a_launcher_without_devices_takes_no_cell() -> anyhow::Result<()> {
                 let mut marks: Vec<Option<String>> = running.map(|(_, pod)| mark(pod)).collect();
                 marks.sort();
                 let cell = Some("0".to_owned());
-                Ok(Look::at(marks == [None, cell.clone(), cell], || format!("{pods:?}")))
+                Ok(Polled::when(marks == [None, cell.clone(), cell], || format!("{pods:?}")))
             })
             .await?;
         fleet.delete(objects::MPI_JOB, "default", "mpi").await?;
@@ -207,7 +211,7 @@ async fn each_virtual_cluster_has_a_queue() -> anyhow::Result<()> {
                 && status["admitted"] == 1
                 && line.len() == 2
                 && line.iter().zip(right).all(|(item, start)| item.starts_with(start));
-            Ok(Look::at(is, || queue.to_string()))
+            Ok(Polled::when(is, || queue.to_string()))
         })
         .await?;
     let other = fleet.get(QUEUE, names::QUEUE_NAMESPACE, "default").await?.unwrap_or_default();

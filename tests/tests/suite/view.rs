@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr};
 use fleet_controller::serve_on;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{BATCH_JOB, CLUSTER_ROLE_BINDING},
     rights::{self, account_manifest, namespace_manifest},
@@ -86,7 +86,7 @@ async fn the_view_is_for_those_whom_the_hub_lets_read_it() -> anyhow::Result<()>
                 && body.contains("secretive-first")
                 && body.contains("secretive-second")
                 && serde_json::from_str::<Value>(&body).is_ok_and(|view| view["sequence"].as_i64() > Some(0));
-            Ok(Look::at(is, || format!("{head}\n{body}")))
+            Ok(Polled::when(is, || format!("{head}\n{body}")))
         })
         .await?;
     // A right that was taken away is gone at once.
@@ -99,7 +99,7 @@ async fn the_view_is_for_those_whom_the_hub_lets_read_it() -> anyhow::Result<()>
         .wait_for("metrics of waiting jobs", async || {
             let (head, body) = get(address, "/metrics", "").await?;
             let is = head.starts_with("http/1.1 200 ") && body.contains("fleet_waiting_jobs");
-            Ok(if is { Look::Yes(body) } else { Look::NotYet(format!("{head}\n{body}")) })
+            Ok(if is { Polled::Yes(body) } else { Polled::NotYet(format!("{head}\n{body}")) })
         })
         .await?;
     assert!(!body.contains("secretive") && !body.contains("default"), "{body}");

@@ -10,7 +10,7 @@ use fleet_openpai::{
 };
 use fleet_pai::state::State;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy},
     objects::{self, CELL_CONFIGURATION as CONFIGURATION, Kind, RESERVATION, VIRTUAL_CLUSTER},
@@ -60,7 +60,7 @@ pub(crate) async fn configure(fleet: &TestFleet, file: &str) -> anyhow::Result<(
             let kept = objects::list(&fleet.hub(), RESERVATION).await?;
             let kept =
                 kept.iter().any(|r| r["spec"]["cellNodes"].is_array() && r["status"]["phase"] == "Reserved");
-            Ok(Look::at(good && kept, || status.to_string()))
+            Ok(Polled::when(good && kept, || status.to_string()))
         })
         .await
 }
@@ -100,7 +100,7 @@ pub(crate) async fn runs_on(fleet: &TestFleet, id: &str, nodes: &[&str]) -> anyh
             found.sort_unstable();
             let is = found == nodes;
             let seen = format!("{found:?} {:?}", run.waiting());
-            Ok(if is { Look::Yes(running) } else { Look::NotYet(seen) })
+            Ok(if is { Polled::Yes(running) } else { Polled::NotYet(seen) })
         })
         .await
 }
@@ -113,7 +113,7 @@ pub(crate) async fn waits(fleet: &TestFleet, id: &str, why: &str) -> anyhow::Res
             let told =
                 run.waiting().map(|(reason, message)| format!("{reason}: {message}")).unwrap_or_default();
             let is = run.state() == State::Waiting && told.contains(why);
-            Ok(Look::at(is, || format!("{:?} {told}", run.state())))
+            Ok(Polled::when(is, || format!("{:?} {told}", run.state())))
         })
         .await
 }
@@ -129,7 +129,7 @@ pub(crate) async fn let_go(fleet: &TestFleet) -> anyhow::Result<()> {
     fleet
         .wait_for("the member to let go", async || {
             let works = objects::list(&fleet.hub(), objects::WORK).await?;
-            Ok(Look::at(works.is_empty(), || format!("{works:?}")))
+            Ok(Polled::when(works.is_empty(), || format!("{works:?}")))
         })
         .await
 }
@@ -193,7 +193,7 @@ async fn opportunistic_jobs_use_what_is_idle_and_leave_it_to_its_owner() -> anyh
                 && own["borrowedIn"] == 1
                 && own["running"] == 2
                 && lender["borrowedOut"] == 1;
-            Ok(Look::at(is, || format!("{own} {lender}")))
+            Ok(Polled::when(is, || format!("{own} {lender}")))
         })
         .await?;
     let own = read("jobs/job-config-5.yaml").replace("prod", "test");
@@ -268,7 +268,7 @@ async fn as_shipped_job_7_ends_with_its_first_task_and_with_two_it_runs_both() -
             .wait_for(&format!("{id} to succeed"), async || {
                 let run = job(&fleet, &id).await?;
                 let seen = format!("{:?} {}", run.state(), run.object["status"]);
-                Ok(Look::at(run.state() == State::Succeeded, || seen))
+                Ok(Polled::when(run.state() == State::Succeeded, || seen))
             })
             .await?;
         let status = job(&fleet, &id).await?.object["status"].clone();
@@ -316,7 +316,7 @@ async fn placements_outlive_the_controller_and_another_configuration() -> anyhow
         .wait_for("the gang to be opportunistic", async || {
             let binding = job(&fleet, &gang).await?.binding.unwrap_or_default();
             let lazy = &binding["spec"]["cells"]["groups"][0]["lazilyPreempted"];
-            Ok(Look::at(lazy.is_object(), || binding["spec"]["cells"].to_string()))
+            Ok(Polled::when(lazy.is_object(), || binding["spec"]["cells"].to_string()))
         })
         .await?;
     // The job that waited has cells of its own now, and takes them.
@@ -374,7 +374,7 @@ async fn pods_on(fleet: &TestFleet, name: &str, nodes: &[&str]) -> anyhow::Resul
                 running.clone().filter_map(|(_, pod)| pod["spec"]["nodeName"].as_str()).collect();
             found.sort_unstable();
             let mut marked = running.map(|(_, pod)| &pod["metadata"]["annotations"][ISOLATION]);
-            Ok(Look::at(found == nodes && marked.all(|mark| mark == "0"), || format!("{pods:?}")))
+            Ok(Polled::when(found == nodes && marked.all(|mark| mark == "0"), || format!("{pods:?}")))
         })
         .await
 }
@@ -433,7 +433,7 @@ async fn cells_of_a_deleted_job_are_taken_when_its_pods_are_gone_and_not_before(
             let binding = fleet.binding(objects::PYTORCH_JOB, "third").await.unwrap_or_default();
             let told =
                 objects::condition(&binding, "Scheduled").is_some_and(|told| told["status"] == "False");
-            Ok(Look::at(told, || binding["status"].to_string()))
+            Ok(Polled::when(told, || binding["status"].to_string()))
         })
         .await?;
     waits(&fleet).await?;

@@ -4,14 +4,13 @@ use std::path::Path;
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     objects::{
-        self, COMMAND, CONFIG_MAP, CRON_JOB, EVENT, HYPER_NODE, JOB_FLOW, JOB_TEMPLATE, POD, POD_GROUP,
-        SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE,
+        self, COMMAND, CONFIG_MAP, CRON_JOB, HYPER_NODE, JOB_FLOW, JOB_TEMPLATE, POD, POD_GROUP, SECRET,
+        SERVICE, VOLCANO_JOB, VOLCANO_QUEUE,
     },
-    volcano::{example, group_of, hyper_node, nodes_of, phase, queue, training, wait_phase},
+    volcano::{example, group_of, hyper_node, nodes_of, phase, training, wait_phase},
 };
-use kube::Client;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -37,14 +36,14 @@ async fn the_mpi_example_ends_with_its_master_and_its_group_says_how() -> anyhow
     fleet
         .wait_for("the workers to be gone", async || {
             let pods = objects::list(&member, POD).await?;
-            Ok(Look::at(pods.len() == 1, || format!("{} pods", pods.len())))
+            Ok(Polled::when(pods.len() == 1, || format!("{} pods", pods.len())))
         })
         .await?;
     let group = fleet
         .wait_for("the group to show the end", async || {
             let group = group_of(&member, &job).await?;
             let done = group["status"]["phase"] == "Pending" && group["status"]["succeeded"] == 1;
-            Ok(if done { Look::Yes(group) } else { Look::NotYet(group["status"].to_string()) })
+            Ok(if done { Polled::Yes(group) } else { Polled::NotYet(group["status"].to_string()) })
         })
         .await?;
     let spec = json!({
@@ -107,7 +106,7 @@ async fn five_jobs_with_room_for_two_all_end_and_never_more_than_two_hold_places
             for i in 0..5 {
                 phases.push(phase(&member, &format!("train-{i}")).await?);
             }
-            Ok(Look::at(phases.iter().all(|phase| phase == "Completed"), || format!("{phases:?}")))
+            Ok(Polled::when(phases.iter().all(|phase| phase == "Completed"), || format!("{phases:?}")))
         })
         .await?;
     assert!((1..=2).contains(&most), "{most} jobs held places at one time");
@@ -154,71 +153,7 @@ async fn a_lost_pod_restarts_the_whole_job() -> anyhow::Result<()> {
             let new =
                 pod["metadata"]["uid"].is_string() && pod["metadata"]["uid"] != before["metadata"]["uid"];
             let right = new && objects::job_state(&job) == "Running" && job["status"]["running"] == 6;
-            Ok(Look::at(right && job["status"]["retryCount"] == 1, || job["status"].to_string()))
-        })
-        .await?;
-    fleet.finish().await
-}
-
-#[tokio::test]
-async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x0").cpu("6").run_time(RunTime::Forever).start().await?;
-    let member = fleet.member("east")?;
-    let mut job = training("a");
-    job["spec"]["queue"] = "research".into();
-    objects::apply(&member, &job).await?;
-    let waits = async |message: &str| {
-        fleet
-            .wait_for("the group to say why", async || {
-                let job = objects::get(&member, VOLCANO_JOB, "default", "a").await?.unwrap_or_default();
-                let group = group_of(&member, &job).await?;
-                let said =
-                    group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_string();
-                Ok(Look::at(said == message, || said))
-            })
-            .await
-    };
-    waits("queue research does not exist").await?;
-    let said = objects::get(&member, VOLCANO_JOB, "default", "a").await?.unwrap_or_default();
-    assert_eq!(said["status"]["state"]["reason"], "PodGroupPending");
-    assert_eq!(said["status"]["state"]["message"], "field spec.queue: queue research does not exist");
-    assert!(objects::list(&member, POD).await?.is_empty());
-    let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"},
-        "spec": {"weight": 1, "capability": {"cpu": "5"}}});
-    objects::apply(&member, &queue).await?;
-    waits("queue research: 0 of 5 cpu are in use, 6 are asked for").await?;
-    objects::merge(&member, VOLCANO_QUEUE, "", "research", &json!({"spec": {"capability": {"cpu": "6"}}}))
-        .await?;
-    let job = wait_phase(&fleet, &member, "a", "Running").await?;
-    assert!(job["status"]["state"]["message"].is_null(), "{}", job["status"]);
-    fleet.finish().await
-}
-
-#[tokio::test]
-async fn jobs_that_have_ended_hold_no_room_in_their_queue() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x0")
-        .cpu("6")
-        .run_time(RunTime::For(std::time::Duration::from_millis(200)))
-        .start()
-        .await?;
-    let member = fleet.member("east")?;
-    objects::apply(&member, &queue("narrow", json!({"weight": 1, "capability": {"cpu": "6"}}))).await?;
-    // One after the other through a queue that holds one of them.
-    for i in 0..3 {
-        let mut job = training(&format!("job-{i}"));
-        job["spec"]["queue"] = "narrow".into();
-        objects::apply(&member, &job).await?;
-    }
-    for i in 0..3 {
-        wait_phase(&fleet, &member, &format!("job-{i}"), "Completed").await?;
-    }
-    fleet
-        .wait_for("the queue to hold nothing", async || {
-            let queue = objects::get(&member, VOLCANO_QUEUE, "", "narrow").await?.unwrap_or_default();
-            let status = &queue["status"];
-            let empty =
-                status["inqueue"].is_null() && status["running"].is_null() && status["allocated"].is_null();
-            Ok(Look::at(empty, || status.to_string()))
+            Ok(Polled::when(right && job["status"]["retryCount"] == 1, || job["status"].to_string()))
         })
         .await?;
     fleet.finish().await
@@ -247,7 +182,7 @@ async fn a_pod_group_of_a_users_own_starts_whole_and_its_queue_counts_it() -> an
                 let group = objects::get(&member, POD_GROUP, "default", "ring").await?.unwrap_or_default();
                 let queue = objects::get(&member, VOLCANO_QUEUE, "", "team").await?.unwrap_or_default();
                 let (group, queue) = (&group["status"], &queue["status"]);
-                Ok(Look::at(check(group, queue), || format!("{group} {queue}")))
+                Ok(Polled::when(check(group, queue), || format!("{group} {queue}")))
             })
             .await
     };
@@ -283,7 +218,7 @@ async fn a_pod_group_of_a_users_own_starts_whole_and_its_queue_counts_it() -> an
         .wait_for("the pod to say why it waits", async || {
             let pod = objects::get(&member, POD, "default", "lone").await?.unwrap_or_default();
             let said = pod["status"]["conditions"].to_string();
-            Ok(Look::at(said.contains("queue team: 4 of 4 cpu are in use, 1 are asked for"), || said))
+            Ok(Polled::when(said.contains("queue team: 4 of 4 cpu are in use, 1 are asked for"), || said))
         })
         .await?;
     fleet.finish().await
@@ -341,122 +276,6 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
     fleet.finish().await
 }
 
-async fn queue_command(client: &Client, name: &str, action: &str) -> anyhow::Result<()> {
-    let queue = objects::get(client, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
-    let command = json!({"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
-        "metadata": {"generateName": "command-", "namespace": "default"}, "action": action,
-        "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name,
-            "uid": queue["metadata"]["uid"]}});
-    Ok(objects::create(client, &command).await?)
-}
-
-#[tokio::test]
-async fn commands_close_and_open_a_queue_with_those_below_it() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x0").cpu("6").run_time(RunTime::Forever).start().await?;
-    let member = fleet.member("east")?;
-    objects::apply(&member, &queue("eng", json!({"weight": 1}))).await?;
-    objects::apply(&member, &queue("dev", json!({"weight": 1, "parent": "eng"}))).await?;
-    let state = async |name: &str, wanted: &str| {
-        fleet
-            .wait_for(&format!("queue {name} to be {wanted}"), async || {
-                let queue = objects::get(&member, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
-                Ok(Look::at(queue["status"]["state"] == wanted, || queue["status"].to_string()))
-            })
-            .await
-    };
-    state("eng", "Open").await?;
-    state("dev", "Open").await?;
-    queue_command(&member, "eng", "CloseQueue").await?;
-    state("eng", "Closed").await?;
-    state("dev", "Closed").await?;
-    let mut job = training("a");
-    job["spec"]["queue"] = "dev".into();
-    objects::apply(&member, &job).await?;
-    fleet
-        .wait_for("the group to say that its queue is closed", async || {
-            let job = objects::get(&member, VOLCANO_JOB, "default", "a").await?.unwrap_or_default();
-            let said = group_of(&member, &job).await?["status"].to_string();
-            Ok(Look::at(said.contains("queue dev is Closed; allowed: a queue that is Open"), || said))
-        })
-        .await?;
-    // Below a queue that is closed none opens, and the queue says so.
-    queue_command(&member, "dev", "OpenQueue").await?;
-    fleet
-        .wait_for("the refusal to be told", async || {
-            let events = objects::list(&member, EVENT).await?;
-            let said = events.iter().any(|event| {
-                event["involvedObject"]["kind"] == "Queue"
-                    && event["message"]
-                        .as_str()
-                        .is_some_and(|text| text.contains("queue eng above it is Closed"))
-            });
-            Ok(Look::at(said, || format!("{} events", events.len())))
-        })
-        .await?;
-    queue_command(&member, "eng", "OpenQueue").await?;
-    state("dev", "Open").await?;
-    wait_phase(&fleet, &member, "a", "Running").await?;
-    // With a job in it a queue is closing, and closed once the job is gone.
-    queue_command(&member, "dev", "CloseQueue").await?;
-    state("dev", "Closing").await?;
-    objects::delete(&member, VOLCANO_JOB, "default", "a").await?;
-    state("dev", "Closed").await?;
-    assert!(objects::list(&member, COMMAND).await?.is_empty(), "commands are gone once they are carried out");
-    fleet.finish().await
-}
-
-#[tokio::test]
-async fn a_queue_that_cannot_be_is_refused_or_says_what_is_wrong() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 1x0").start().await?;
-    let member = fleet.member("east")?;
-    for (spec, wanted) in [
-        (json!({"weight": 0}), "found weight 0; allowed: 1 to 65535"),
-        (json!({"parent": "bad"}), "field spec.parent: found the queue itself"),
-        (json!({"priority": -1}), "found priority -1; allowed: 0 or more"),
-        (json!({"dequeueStrategy": "lifo"}), "found dequeueStrategy lifo; allowed: traverse, fifo"),
-        (json!({"capability": {"cpu": "many"}}), "spec.capability.cpu: Invalid value: \"many\""),
-        (json!({"capability": {"cpu": "-4"}}), "spec.capability.cpu: Invalid value: \"-4\""),
-        (json!({"capability": {"cpu": -4}}), "should be greater than or equal to 0"),
-        (
-            json!({"guarantee": {"resource": {"cpu": "5"}}, "capability": {"cpu": 4}}),
-            "found guarantee over capability",
-        ),
-        (json!({"deserved": {"cpu": "4500m"}, "capability": {"cpu": 4}}), "found deserved over capability"),
-        (
-            json!({"guarantee": {"resource": {"memory": "2Gi"}}, "deserved": {"memory": "1Gi"}}),
-            "found guarantee over deserved",
-        ),
-    ] {
-        let error = match objects::create(&member, &queue("bad", spec.clone())).await {
-            Err(error) => error.to_string(),
-            Ok(()) => anyhow::bail!("taken: {spec}"),
-        };
-        assert!(error.contains(wanted), "{error}\nwanted: {wanted}");
-    }
-    let fine =
-        json!({"guarantee": {"resource": {"cpu": "2"}}, "deserved": {"cpu": "3"}, "capability": {"cpu": 4}});
-    objects::create(&member, &queue("fine", fine)).await?;
-    // What only other objects show stands on the queue.
-    objects::apply(&member, &queue("orphan", json!({"parent": "nobody"}))).await?;
-    objects::apply(&member, &queue("one", json!({"parent": "two"}))).await?;
-    objects::apply(&member, &queue("two", json!({"parent": "one"}))).await?;
-    let says = async |name: &str, wanted: &str| {
-        fleet
-            .wait_for(&format!("queue {name} to say what is wrong"), async || {
-                let queue = objects::get(&member, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
-                let condition = &queue["status"]["conditions"][0];
-                let said = condition["message"].as_str().unwrap_or_default().to_owned();
-                let right =
-                    condition["type"] == "Valid" && condition["status"] == "False" && said.contains(wanted);
-                Ok(Look::at(right, || queue["status"].to_string()))
-            })
-            .await
-    };
-    says("orphan", "field spec.parent: found nobody, which does not exist").await?;
-    says("one", "field spec.parent: found the cycle one -> two -> one").await?;
-    fleet.finish().await
-}
-
 #[tokio::test]
 async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
     let fleet = FleetSpec::of("east 2x0")
@@ -476,7 +295,7 @@ async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
         .wait_for("the flow to succeed", async || {
             let flow = objects::get(&member, JOB_FLOW, "default", "pipeline").await?.unwrap_or_default();
             let done = flow["status"]["state"]["phase"] == "Succeed";
-            Ok(if done { Look::Yes(flow) } else { Look::NotYet(flow["status"].to_string()) })
+            Ok(if done { Polled::Yes(flow) } else { Polled::NotYet(flow["status"].to_string()) })
         })
         .await?;
     let names = json!(["pipeline-prepare", "pipeline-train", "pipeline-evaluate"]);
@@ -508,7 +327,7 @@ async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
             let right = said.starts_with(
                 "Job.batch.volcano.sh \"bad-bad\" is invalid: spec: Invalid value: found minAvailable",
             );
-            Ok(Look::at(right, || said))
+            Ok(Polled::when(right, || said))
         })
         .await?;
     fleet.finish().await
@@ -535,7 +354,7 @@ async fn a_cron_job_makes_the_job_of_the_last_time_that_was_due() -> anyhow::Res
         .wait_for("a job to complete", async || {
             let jobs = objects::list(&member, VOLCANO_JOB).await?;
             let done = jobs.iter().find(|job| objects::job_state(job) == "Completed");
-            Ok(done.cloned().map_or(Look::NotYet(format!("{} jobs", jobs.len())), Look::Yes))
+            Ok(done.cloned().map_or(Polled::NotYet(format!("{} jobs", jobs.len())), Polled::Yes))
         })
         .await?;
     assert!(objects::name_of(&job).starts_with("nightly-"));
@@ -545,7 +364,7 @@ async fn a_cron_job_makes_the_job_of_the_last_time_that_was_due() -> anyhow::Res
             let cron = objects::get(&member, CRON_JOB, "default", "nightly").await?.unwrap_or_default();
             let seen = cron["status"]["lastSuccessfulTime"].is_string()
                 && cron["status"]["lastScheduleTime"] != "2026-01-01T00:00:00Z";
-            Ok(Look::at(seen, || cron["status"].to_string()))
+            Ok(Polled::when(seen, || cron["status"].to_string()))
         })
         .await?;
     let mut bad = cron.clone();
@@ -576,7 +395,7 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
                 let found = objects::get(&member, HYPER_NODE, "", name).await?.unwrap_or_default();
                 let status = &found["status"];
                 let right = status["nodeCount"] == nodes && status["conditions"][0]["status"] == "True";
-                Ok(Look::at(right, || status.to_string()))
+                Ok(Polled::when(right, || status.to_string()))
             })
             .await
     };
@@ -594,7 +413,7 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
         .wait_for("the wide gang to say why it waits", async || {
             let pod = objects::get(&member, POD, "default", "wide-w-0").await?.unwrap_or_default();
             let said = pod["status"]["conditions"].to_string();
-            Ok(Look::at(
+            Ok(Polled::when(
                 said.contains("none of 2 hypernodes up to tier 1 has room for 3 pods of the gang"),
                 || said,
             ))
@@ -614,7 +433,7 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
         .wait_for("the hypernode to name the member that is not there", async || {
             let found = objects::get(&member, HYPER_NODE, "", "lost").await?.unwrap_or_default();
             let said = found["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
-            Ok(Look::at(said.contains("found node nobody, which does not exist"), || said))
+            Ok(Polled::when(said.contains("found node nobody, which does not exist"), || said))
         })
         .await?;
     fleet.finish().await
@@ -634,7 +453,7 @@ async fn a_pytorch_job_for_volcanos_scheduler_has_a_pod_group() -> anyhow::Resul
         .wait_for("the PodGroup of the job to run", async || {
             let group = objects::get(&member, POD_GROUP, "default", "torch").await?.unwrap_or_default();
             let runs = group["status"]["phase"] == "Running" && group["status"]["running"] == 2;
-            Ok(if runs { Look::Yes(group) } else { Look::NotYet(group.to_string()) })
+            Ok(if runs { Polled::Yes(group) } else { Polled::NotYet(group.to_string()) })
         })
         .await?;
     assert_eq!(group["spec"]["minMember"], 2, "{group}");

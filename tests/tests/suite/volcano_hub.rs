@@ -2,7 +2,7 @@
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
+    FleetSpec, Polled, TestFleet,
     objects::{self, HYPER_NODE, VOLCANO_JOB},
     volcano::{example, hyper_node, nodes_of, wait_phase},
 };
@@ -53,7 +53,7 @@ async fn a_wish_about_the_network_holds_in_the_member() -> anyhow::Result<()> {
         fleet
             .wait_for("the switch to know its nodes", async || {
                 let found = objects::get(&member, HYPER_NODE, "", &name).await?.unwrap_or_default();
-                Ok(Look::at(found["status"]["nodeCount"] == 2, || found["status"].to_string()))
+                Ok(Polled::when(found["status"]["nodeCount"] == 2, || found["status"].to_string()))
             })
             .await?;
     }
@@ -71,7 +71,7 @@ async fn a_wish_about_the_network_holds_in_the_member() -> anyhow::Result<()> {
             let binding = fleet.binding(VOLCANO_JOB, "wide").await.unwrap_or_default();
             let said = binding["status"]["conditions"].to_string();
             let wanted = "none of 2 hypernodes up to tier 1 has room for 3 pods of the gang";
-            Ok(Look::at(said.contains(wanted), || said))
+            Ok(Polled::when(said.contains(wanted), || said))
         })
         .await?;
     assert!(objects::get(&member, VOLCANO_JOB, "default", "wide").await?.is_none());
@@ -159,7 +159,7 @@ async fn what_could_never_run_is_refused_on_the_hub_or_says_so_there() -> anyhow
             let job = fleet.get(VOLCANO_JOB, "default", "long").await?.unwrap_or_default();
             let said = job["status"].to_string();
             let is = said.contains("InvalidSpec") && said.contains("found the cycle x -> z -> y -> x");
-            Ok(Look::at(is, || said))
+            Ok(Polled::when(is, || said))
         })
         .await?;
     fleet.delete(VOLCANO_JOB, "default", "long").await?;

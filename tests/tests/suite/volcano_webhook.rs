@@ -2,7 +2,7 @@
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look,
+    FleetSpec, Polled,
     fleet::Part,
     objects::{self, VOLCANO_JOB, VOLCANO_QUEUE, WEBHOOK_CONFIGURATION},
     volcano::{queue, training},
@@ -16,7 +16,7 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
     fleet
         .wait_for("the webhook to be registered", async || {
             let found = objects::get(&member, WEBHOOK_CONFIGURATION, "", "fleet-member-agent").await?;
-            Ok(Look::at(found.is_some(), || "none".to_owned()))
+            Ok(Polled::when(found.is_some(), || "none".to_owned()))
         })
         .await?;
     let refused = async |manifest: &Value, wanted: &str| {
@@ -65,7 +65,7 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
             if said.is_err() {
                 objects::delete(&member, VOLCANO_JOB, "default", "b").await?;
             }
-            Ok(Look::at(said.is_ok(), || format!("{said:?}")))
+            Ok(Polled::when(said.is_ok(), || format!("{said:?}")))
         })
         .await?;
     refused(
@@ -119,7 +119,7 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
             if said.is_err() {
                 objects::delete(&member, VOLCANO_JOB, "default", "c").await?;
             }
-            Ok(Look::at(said.is_ok(), || format!("{said:?}")))
+            Ok(Polled::when(said.is_ok(), || format!("{said:?}")))
         })
         .await?;
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fleet_api::{crds::Side, names};
 use fleet_kubesim::hollow;
 use fleet_tests::{
-    ApiServers, Look,
+    ApiServers, Polled,
     jobs::Job,
     objects::{self, NAMESPACE, POD, PYTORCH_JOB, WORK},
     servers::{Door, Plane},
@@ -52,7 +52,7 @@ async fn phases(member: &Plane, wanted: &[&str]) -> anyhow::Result<()> {
         let pods = objects::list(&member.client, POD).await?;
         let mut found: Vec<&str> = pods.iter().filter_map(|pod| pod["status"]["phase"].as_str()).collect();
         found.sort_unstable();
-        Ok(Look::at(found == wanted, || format!("{found:?}")))
+        Ok(Polled::when(found == wanted, || format!("{found:?}")))
     })
     .await
 }
@@ -113,7 +113,7 @@ async fn the_watchdog_covers_an_agent_that_stays_dead() -> anyhow::Result<()> {
         let work = objects::get(&hub.client, WORK, "fleet-east", "w").await?.unwrap_or_default();
         let conditions = work["status"]["manifestStatuses"][0]["status"]["conditions"].clone();
         let last = conditions.as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
-        Ok(Look::at(last["type"] == "Succeeded", || conditions.to_string()))
+        Ok(Polled::when(last["type"] == "Succeeded", || conditions.to_string()))
     })
     .await?;
     let ended = objects::get(&member.client, PYTORCH_JOB, "default", "a").await?.unwrap_or_default();

@@ -15,6 +15,6 @@ mod tests;
 
 pub use line::{Clock, Event, Line, LineError, Parsed, Submission};
 pub use recorder::Recorder;
-pub use recording::{Around, Recording, Told};
+pub use recording::{Around, Coverage, Recording};
 pub use replay::Replay;
 pub use story::story;

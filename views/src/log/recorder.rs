@@ -12,8 +12,8 @@ use crate::{
         AttemptFacts, BindingFacts, ClusterFacts, Id, RunFacts, TreeFacts, UnitFacts, VirtualClusterFacts,
     },
     job::{Job, State},
+    preemption_message::PreemptionMessage,
     sight::Sight,
-    told::Told,
 };
 use fleet_policies::reason::Reason;
 use fleet_resources::quantity;
@@ -249,7 +249,7 @@ fn over(attempt: &AttemptFacts) -> Event {
     if reason != Reason::Preempted.as_str() {
         return Event::Evicted { cluster, epoch, reason, message };
     }
-    let Told { by, rule, .. } = Told::read(&message);
+    let PreemptionMessage { by, rule, .. } = PreemptionMessage::read(&message);
     let (by, reason) = (by.to_owned(), rule.to_owned());
     Event::Preempted { cluster, epoch, by, reason, message }
 }

@@ -176,7 +176,7 @@ impl Recording {
     }
 
     /// The fleet after so many lines, and whether the log contains its clusters and quota.
-    pub fn after(&mut self, number: usize) -> (Arc<Known>, Told) {
+    pub fn after(&mut self, number: usize) -> (Arc<Known>, Coverage) {
         let number = number.min(self.lines.len());
         let kept = self.checkpoints.partition_point(|(lines, _)| *lines <= number).checked_sub(1);
         let kept = kept.and_then(|index| self.checkpoints.get(index));
@@ -189,9 +189,9 @@ impl Recording {
             replay.take(line);
         }
         let shown = Arc::new(replay.shown());
-        let told = Told { all: replay.is_told(), left_out: replay.left_out() };
+        let coverage = Coverage { all: replay.is_told(), left_out: replay.left_out() };
         self.last = Some((number, replay));
-        (shown, told)
+        (shown, coverage)
     }
 }
 
@@ -212,9 +212,9 @@ impl Recording {
     }
 }
 
-/// What the log does not contain.
+/// How much of the fleet the log contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Coverage {
     /// The log contains the clusters and the quota tree.
     pub all: bool,
     pub left_out: usize,

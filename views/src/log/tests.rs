@@ -29,7 +29,7 @@ const RUN: &str = r#"{"t":0,"event":"Submitted","job":"b/long","kind":"PyTorchJo
 "#;
 
 /// The same with the lines that `fleet simulate --log` writes besides.
-fn told() -> String {
+fn simulated_log() -> String {
     let group = NodeGroup {
         count: 3,
         gpus: 8,
@@ -133,7 +133,7 @@ fn a_run_is_seen_at_each_instant() {
 
 #[test]
 fn use_of_nodes_and_queues_follows_from_jobs() {
-    let text = told();
+    let text = simulated_log();
     let mut recording = read(&text);
     let rows = |known: &Known| {
         let text = |row: crate::QueueRow| {
@@ -160,7 +160,7 @@ fn use_of_nodes_and_queues_follows_from_jobs() {
     assert_eq!(groups, [(1, 8, vec!["n-2".to_owned()]), (2, 4, vec!["n-0".to_owned(), "n-1".to_owned()])]);
     assert_eq!(east.allocated[GPU], 8);
     assert_eq!(at(&mut recording, 25_000).clusters()["east"].groups[0].count, 3);
-    assert_eq!(recording.after(2).1, Told { all: true, left_out: 0 });
+    assert_eq!(recording.after(2).1, Coverage { all: true, left_out: 0 });
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn looked_at(manifest: &Value, stands: &Value) {
             let made = templates::within(made, Duration::from_secs(9));
             let Ok(live) = serde_json::from_value::<DynamicObject>(stands.clone()) else { continue };
             let wanted = templates::as_made(made, &live);
-            if let desired::Verdict::Patch(patch) = desired::judge(&spec, 0, &wanted, &live, true) {
+            if let desired::ObjectComparison::Patch(patch) = desired::judge(&spec, 0, &wanted, &live, true) {
                 let _ = desired::resumes(&wanted, &live, &patch);
             }
             let _ = (desired::without(&live, &|_| true), desired::unmarked(&live));

@@ -10,7 +10,7 @@ use anyhow::Context;
 use flate2::{Compression, GzBuilder};
 
 /// One file of an archive.
-pub struct Entry {
+pub struct ArchiveEntry {
     path: String,
     content: Content,
 }
@@ -20,7 +20,7 @@ enum Content {
     Link(String),
 }
 
-impl Entry {
+impl ArchiveEntry {
     /// A program, which anybody may run.
     pub fn program(path: String, file: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(file).with_context(|| format!("program {}", file.display()))?;
@@ -38,7 +38,7 @@ impl Entry {
 }
 
 /// Every file below a directory, in order of their names, under `prefix`.
-pub fn directory(directory: &Path, prefix: &str) -> anyhow::Result<Vec<Entry>> {
+pub fn directory(directory: &Path, prefix: &str) -> anyhow::Result<Vec<ArchiveEntry>> {
     let context = || format!("directory {}", directory.display());
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(directory).with_context(context)? {
@@ -53,14 +53,14 @@ pub fn directory(directory: &Path, prefix: &str) -> anyhow::Result<Vec<Entry>> {
             entries.extend(self::directory(&file, &path)?);
         } else {
             let bytes = fs::read(&file).with_context(|| format!("{}", file.display()))?;
-            entries.push(Entry::text(path, bytes));
+            entries.push(ArchiveEntry::text(path, bytes));
         }
     }
     Ok(entries)
 }
 
 /// The archive, not compressed.
-pub fn tar(entries: &[Entry]) -> anyhow::Result<Vec<u8>> {
+pub fn tar(entries: &[ArchiveEntry]) -> anyhow::Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     for entry in entries {
         let mut header = tar::Header::new_gnu();
@@ -91,7 +91,7 @@ pub fn gz(data: &[u8], level: u32) -> anyhow::Result<Vec<u8>> {
     Ok(writer.finish()?)
 }
 
-pub fn write_gz(entries: &[Entry], level: u32, file: &Path) -> anyhow::Result<()> {
+pub fn write_gz(entries: &[ArchiveEntry], level: u32, file: &Path) -> anyhow::Result<()> {
     fs::write(file, gz(&tar(entries)?, level)?).with_context(|| format!("{}", file.display()))
 }
 
@@ -106,8 +106,8 @@ mod tests {
             fs::write(folder.path().join("b"), text)?;
             fs::write(folder.path().join("a"), "a")?;
             let mut entries = directory(folder.path(), "root")?;
-            entries.push(Entry::program("root/bin/a".to_string(), &folder.path().join("a"))?);
-            entries.push(Entry::link("root/bin/b".to_string(), "a"));
+            entries.push(ArchiveEntry::program("root/bin/a".to_string(), &folder.path().join("a"))?);
+            entries.push(ArchiveEntry::link("root/bin/b".to_string(), "a"));
             gz(&tar(&entries)?, 9)
         };
         let first = packed("b")?;

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::Context;
 
-use super::archive::{self, Entry};
+use super::archive::{self, ArchiveEntry};
 
 pub const ALL: [&str; 2] = ["fleet", "member-agent"];
 
@@ -21,6 +21,6 @@ pub fn package(folder: &Path, release: &Path) -> anyhow::Result<()> {
         value.with_context(|| format!("{}: no field {name}", definition.display()))
     };
     let (name, version) = (field("name")?, field("version")?);
-    let entries: Vec<Entry> = archive::directory(folder, name)?;
+    let entries: Vec<ArchiveEntry> = archive::directory(folder, name)?;
     archive::write_gz(&entries, 9, &release.join(format!("{name}-{version}.tgz")))
 }

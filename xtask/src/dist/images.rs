@@ -10,7 +10,7 @@ use oci_spec::image::{
 };
 
 use super::{
-    archive::{self, Entry},
+    archive::{self, ArchiveEntry},
     names::{Platform, VERSION, hex},
 };
 
@@ -40,11 +40,11 @@ fn place(program: &str) -> (String, Option<&'static str>) {
 /// Writes the layout of one image.
 pub fn write(image: &Image<'_>, file: &Path) -> anyhow::Result<()> {
     let (path, user) = place(image.program);
-    let mut entries = vec![Entry::program(path.clone(), image.file)?];
+    let mut entries = vec![ArchiveEntry::program(path.clone(), image.file)?];
     if user.is_some() {
         let roots = fs::read(image.certificates)
             .with_context(|| format!("--certificates {}", image.certificates.display()))?;
-        entries.push(Entry::text(CERTIFICATES.to_string(), roots));
+        entries.push(ArchiveEntry::text(CERTIFICATES.to_string(), roots));
     }
     let mut layout = Layout::default();
     let tar = archive::tar(&entries)?;
@@ -84,7 +84,7 @@ pub fn write(image: &Image<'_>, file: &Path) -> anyhow::Result<()> {
 
 #[derive(Default)]
 struct Layout {
-    blobs: Vec<Entry>,
+    blobs: Vec<ArchiveEntry>,
 }
 
 impl Layout {
@@ -93,7 +93,7 @@ impl Layout {
         let name: Digest = format!("sha256:{digest}").parse()?;
         let descriptor =
             DescriptorBuilder::default().media_type(kind).digest(name).size(data.len() as u64).build()?;
-        self.blobs.push(Entry::text(format!("blobs/sha256/{digest}"), data));
+        self.blobs.push(ArchiveEntry::text(format!("blobs/sha256/{digest}"), data));
         Ok(descriptor)
     }
 
@@ -103,8 +103,11 @@ impl Layout {
             .media_type(MediaType::ImageIndex)
             .manifests(vec![manifest])
             .build()?;
-        self.blobs.push(Entry::text("index.json".to_string(), canonical(&index)?));
-        self.blobs.push(Entry::text("oci-layout".to_string(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()));
+        self.blobs.push(ArchiveEntry::text("index.json".to_string(), canonical(&index)?));
+        self.blobs.push(ArchiveEntry::text(
+            "oci-layout".to_string(),
+            br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec(),
+        ));
         fs::write(file, archive::tar(&self.blobs)?).with_context(|| format!("{}", file.display()))
     }
 }

@@ -36,7 +36,9 @@ pub struct File {
     /// From the root of the workspace.
     pub path: String,
     pub lines: usize,
+    /// Of tests, examples or benches: its lines are none of the room's.
     pub is_test: bool,
+    /// None of files beside `src/`.
     pub functions: Vec<Function>,
 }
 
@@ -70,7 +72,7 @@ impl Room {
         let src = root.join(folder).join("src");
         room.read_folder(root, &src, &mut Vec::new(), &mut modules)?;
         for more in ["tests", "examples", "benches"] {
-            room.read_words(&root.join(folder).join(more))?;
+            room.read_beside(root, &root.join(folder).join(more))?;
         }
         room.uses = uses(&modules);
         Ok(room)
@@ -120,29 +122,33 @@ impl Room {
         Ok(())
     }
 
-    fn read_words(&mut self, folder: &Path) -> anyhow::Result<()> {
+    /// Files beside `src/`, of which nothing counts but their size and their words.
+    fn read_beside(&mut self, root: &Path, folder: &Path) -> anyhow::Result<()> {
         if !folder.is_dir() {
             return Ok(());
         }
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
             if path.is_dir() {
-                self.read_words(&path)?;
+                self.read_beside(root, &path)?;
             } else if path.extension().is_some_and(|end| end == "rs") {
-                self.read_words_of(&path)?;
+                let lines = self.read_words_of(&path)?;
+                let path = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+                self.files.push(File { path, lines, is_test: true, functions: Vec::new() });
             }
         }
         Ok(())
     }
 
     /// Of a file, and of those that it takes in by `#[path = "…"]`: they may be another room's.
-    fn read_words_of(&mut self, file: &Path) -> anyhow::Result<()> {
+    /// Returns the lines of the file itself.
+    fn read_words_of(&mut self, file: &Path) -> anyhow::Result<usize> {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
         collect_words(text.parse().unwrap_or_default(), &mut self.test_words);
         for taken in text.lines().filter_map(taken_in) {
             self.read_words_of(&file.with_file_name(taken))?;
         }
-        Ok(())
+        Ok(text.lines().count())
     }
 }
 

@@ -6,7 +6,7 @@
 use super::{FREE, KINDS, Layout, Promised, VCS, tolerate};
 use crate::{
     people::jobs::job,
-    plan::{EXPECT_LABEL, Plan, What},
+    plan::{EXPECT_LABEL, SimulationPlan, What},
     random::Random,
 };
 use fleet_api::names;
@@ -16,7 +16,7 @@ const BORROWERS: u32 = 400;
 /// Kinds whose pods are all alike.
 const ALIKE: [(&str, &str); 2] = [KINDS[1], KINDS[2]];
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn add_borrowers(&mut self, layout: &Layout, promised: &Promised, tainted: bool) {
         let random = &mut Random::branch(self.seed, "borrowers");
         if !random.per_mille(BORROWERS) {

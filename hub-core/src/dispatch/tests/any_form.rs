@@ -98,7 +98,7 @@ fn running(job: &Value) -> Hub {
     let mut running = Hub::new(job.clone(), &["east"]);
     running.change_binding(&json!({"spec": {"propagateDeps": false}}));
     running.settle(None);
-    assert!(!running.world.works.is_empty(), "{}: {:?}", job["kind"], running.told("FullyApplied"));
+    assert!(!running.world.works.is_empty(), "{}: {:?}", job["kind"], running.condition("FullyApplied"));
     running
 }
 

@@ -54,7 +54,7 @@ impl Stage {
     }
 
     /// Conditions that the dispatch writes of the running job.
-    fn told(&self) -> String {
+    fn conditions(&self) -> String {
         let options = Options::default();
         let step = dispatch::plan(&self.world, &self.intents, &key("first"), None, &options, self.now);
         let all = step.writes.iter().chain(step.later.iter().map(|(_, write)| write));
@@ -97,7 +97,7 @@ fn a_label_on_a_running_borrower_takes_nothing_from_those_who_lend() {
     assert!(stage.planned().preemptible);
     let entry = &stage.world.bindings[&key("first")];
     assert!(unqueued::is_preemptible(entry, stage.world.bound_object(entry)), "also for the check of a plan");
-    let told = stage.told();
+    let told = stage.conditions();
     let label = "metadata.labels[quota.scheduling.alibabacloud.com/preemptible] changed while the job runs";
     assert!(told.contains("EditPending") && told.contains(label), "{told}");
     // Another process knows it from the binding alone.

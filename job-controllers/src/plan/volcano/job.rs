@@ -11,16 +11,16 @@ use super::{
     task::{problem, too_many},
     view::{Input, View, version_of},
 };
-use crate::plan::{Plan, time_left};
+use crate::plan::{JobPlan, time_left};
 
 /// Reason of a job that can never run.
 const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of a job that its queue has not admitted.
 const GROUP_PENDING: &str = "PodGroupPending";
 /// The plan of one Job.
-pub(crate) fn plan(input: &Input<'_>) -> Plan {
+pub(crate) fn plan(input: &Input<'_>) -> JobPlan {
     let view = View::of(input);
-    let mut plan = Plan { support: plugins::support(&view), ..Plan::default() };
+    let mut plan = JobPlan { support: plugins::support(&view), ..JobPlan::default() };
     if view.job.is_deleting() {
         plan.delete_all(view.pods);
         plan.delete_support = true;
@@ -131,7 +131,7 @@ fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
 }
 
 /// The work of the current phase, repeated until it is done.
-fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>) {
+fn carry(view: &View<'_>, plan: &mut JobPlan, status: &mut Value, input: &Input<'_>) {
     match view.phase {
         Phase::Pending | Phase::Running => {
             sync(view, plan, status);
@@ -168,7 +168,7 @@ fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>
     }
 }
 
-fn expire(view: &View<'_>, plan: &mut Plan, now: Timestamp) {
+fn expire(view: &View<'_>, plan: &mut JobPlan, now: Timestamp) {
     if !matches!(view.phase, Phase::Completed | Phase::Failed | Phase::Terminated) {
         return;
     }
@@ -185,7 +185,7 @@ fn expire(view: &View<'_>, plan: &mut Plan, now: Timestamp) {
 }
 
 /// Creates the group and, once it is admitted, missing pods; deletes excess ones.
-fn sync(view: &View<'_>, plan: &mut Plan, status: &mut Value) {
+fn sync(view: &View<'_>, plan: &mut JobPlan, status: &mut Value) {
     plan.pod_group = Some(group::desired(view));
     plan.support.extend(make::claims(view));
     status["controlledResources"] = make::controlled_resources(view);

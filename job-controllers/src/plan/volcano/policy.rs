@@ -22,7 +22,7 @@ use serde_json::Value;
 use fleet_agent_ground::Pod;
 
 use super::{phase::Phase, task::Task, view::View};
-use crate::plan::{Delayed, Plan};
+use crate::plan::{Delayed, JobPlan};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -422,7 +422,7 @@ fn tries<'v>(view: &'v View<'_>, pod: &str) -> (Retried, &'v str) {
 }
 
 /// Deletes ended pods whose tasks are retried, once the retries are written.
-pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut Plan, status: &mut Value) {
+pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut JobPlan, status: &mut Value) {
     let known = view.job.status["controlledResources"].as_object().into_iter().flatten();
     let mut tried: BTreeMap<String, Value> = known
         .filter(|(name, _)| name.starts_with(TRIES) || *name == TRIES_FOR_ROOM)

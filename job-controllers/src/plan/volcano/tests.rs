@@ -8,7 +8,7 @@ use fleet_agent_ground::{Object, Pod, resource};
 use jiff::Timestamp;
 
 use super::{view::VERSION, *};
-use crate::plan::{Delayed, Plan, Pods};
+use crate::plan::{Delayed, JobPlan, Pods};
 
 mod completion;
 mod limits;
@@ -91,11 +91,11 @@ impl Case {
         self
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> JobPlan {
         self.plan_with(&|_| 0)
     }
 
-    fn plan_with(&self, priority_of: &dyn Fn(&str) -> i64) -> Plan {
+    fn plan_with(&self, priority_of: &dyn Fn(&str) -> i64) -> JobPlan {
         plan(&Input {
             resource: &resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
             job: &self.job,
@@ -393,7 +393,7 @@ fn min_resources_as_upstream_counts_them() {
 }
 
 /// Environment of the first container of a pod.
-fn env(plan: &Plan, pod: &str) -> BTreeMap<String, String> {
+fn env(plan: &JobPlan, pod: &str) -> BTreeMap<String, String> {
     let pod = plan.create.iter().find(|made| made["metadata"]["name"] == pod).unwrap();
     let env = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
     env.iter()

@@ -10,7 +10,7 @@ use fleet_placement::{Gang, GangComponent};
 use fleet_resources::Resources;
 use fleet_scheduler::PodSpec;
 
-use crate::reservations::entry::{CopyState, ReservationEntry, Verdict, refused};
+use crate::reservations::entry::{CopyState, ReservationEntry, ReservationState, refused};
 use fleet_member_state::{Hold, MemberState, UnusableNodes, cells};
 
 /// The answer to a reservation of cell nodes: which of them cannot be used now.
@@ -115,7 +115,7 @@ pub(super) fn change(
     spec: &ReservationSpec,
     state: &mut MemberState,
 ) -> bool {
-    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let ReservationState::Held(status) = &mut entry.verdict else { return false };
     let Ok(gang) = convert::gang(&spec.components) else { return false };
     let there = state.leave_cells(name, &entry.spec, spec);
     let places = match there.is_empty() {
@@ -166,7 +166,7 @@ const REFUSED_CHANGE: &str = "the change was refused: ";
 /// The hub asks for what is held: no earlier change of it is open. Returns whether the answer changed.
 pub(super) fn settle(entry: &mut ReservationEntry, name: &str, state: &mut MemberState) -> bool {
     state.leave_cells(name, &entry.spec, &entry.spec);
-    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let ReservationState::Held(status) = &mut entry.verdict else { return false };
     let Ok(gang) = convert::gang(&entry.spec.components) else { return false };
     if !status.message.as_ref().is_some_and(|message| message.starts_with(REFUSED_CHANGE)) {
         return false;
@@ -179,7 +179,7 @@ pub(super) fn settle(entry: &mut ReservationEntry, name: &str, state: &mut Membe
 
 /// Updates the answer to the state of nodes and pods; returns whether it changed.
 pub(super) fn refresh(entry: &mut ReservationEntry, name: &str, state: &mut MemberState) -> bool {
-    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let ReservationState::Held(status) = &mut entry.verdict else { return false };
     let before = status.clone();
     if entry.spec.cell_nodes.is_empty() {
         status.ended = state.close_places(name, &status.ended);

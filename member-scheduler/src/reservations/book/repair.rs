@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{Book, plan};
-use crate::reservations::entry::{Verdict, expired};
+use crate::reservations::entry::{ReservationState, expired};
 use fleet_member_state::{Hold, MemberState};
 
 impl Book {
@@ -23,7 +23,7 @@ impl Book {
         let mut held = false;
         for (name, nodes) in lost {
             let Some(entry) = self.entries.get_mut(name) else { continue };
-            let Verdict::Held(status) = &mut entry.verdict else { continue };
+            let ReservationState::Held(status) = &mut entry.verdict else { continue };
             let mut nodes = nodes.clone();
             nodes.sort_unstable();
             nodes.dedup();
@@ -46,7 +46,7 @@ impl Book {
                 }
                 Err(refused) if !entry.arrived => {
                     let message = format!("{why}; {}", refused.message.unwrap_or_default());
-                    entry.verdict = Verdict::Closed(expired(&message));
+                    entry.verdict = ReservationState::Closed(expired(&message));
                 }
                 Err(refused) => {
                     status.nodes.clear();
@@ -68,7 +68,7 @@ impl Book {
         let mut held = false;
         for name in std::mem::take(&mut self.placeless) {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            let Verdict::Held(status) = &mut entry.verdict else { continue };
+            let ReservationState::Held(status) = &mut entry.verdict else { continue };
             // Its pods were placed without it.
             if state.is_placed(&name) {
                 continue;
@@ -114,11 +114,11 @@ mod tests {
     fn verdict(book: &Book) -> String {
         let Some(entry) = book.entries.get("r") else { return "gone".to_owned() };
         match &entry.verdict {
-            Verdict::Held(status) => {
+            ReservationState::Held(status) => {
                 let until = if status.expires_at.is_some() { " until" } else { "" };
                 format!("held {:?}{until}: {}", status.nodes, status.message.clone().unwrap_or_default())
             }
-            Verdict::Closed(status) => {
+            ReservationState::Closed(status) => {
                 format!("{:?}: {}", status.phase, status.message.clone().unwrap_or_default())
             }
             other => format!("{other:?}"),

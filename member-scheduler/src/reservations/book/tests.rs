@@ -97,7 +97,7 @@ fn two_gangs_room_for_one() {
         desk.log(),
         "a create Reserved until; b keep Refused 0 of 2 pods fit; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu (requested 8, available 0)"
     );
-    let Verdict::Closed(status) = &desk.book.entries["b"].verdict else { panic!("refused") };
+    let ReservationState::Closed(status) = &desk.book.entries["b"].verdict else { panic!("refused") };
     let component = &status.refusals[0];
     assert_eq!((component.wanted, component.fit, component.nodes), (2, 0, 2));
     assert_eq!(component.short, ["nvidia.com/gpu: requested 8, available 0"]);
@@ -220,7 +220,7 @@ fn an_answer_that_arrives_late_is_written_over() {
     let mut desk = Desk::new(&["n1 8"]);
     let mut asked = reservation("r", "u", 1, &["worker 1 4"]);
     desk.apply(&asked);
-    let Verdict::Held(held) = desk.book.entries["r"].verdict.clone() else { panic!("held") };
+    let ReservationState::Held(held) = desk.book.entries["r"].verdict.clone() else { panic!("held") };
     desk.log();
     let mut seen = |version: &str, status: &ReservationStatus| {
         asked.metadata.resource_version = Some(version.to_owned());
@@ -413,7 +413,7 @@ fn places_asked_for_anew_lapse_when_their_answer_says() {
     desk.apply(&asked).pass(20);
     asked.metadata.uid = Some("anew".into());
     desk.apply(&asked);
-    let Verdict::Held(held) = &desk.book.entries["r"].verdict else { panic!("held") };
+    let ReservationState::Held(held) = &desk.book.entries["r"].verdict else { panic!("held") };
     assert_eq!(held.expires_at.as_deref(), Some("1970-01-01T00:00:30Z"));
     desk.log();
     assert_eq!(desk.pass(9).log(), "");

@@ -16,7 +16,7 @@ use crate::{
     },
     decision::{Decision, Plan, earliest},
     entry::JobEntry,
-    job::{Held, Job, Stand, Waiting},
+    job::{Held, Job, JobPhase, Waiting},
     planner::{
         Planner,
         plan::{no_quota, told_apart},
@@ -75,15 +75,15 @@ impl Planner {
                 break;
             }
             let id = &place.4;
-            match self.jobs.get(id).map(|entry| &entry.job.stand) {
-                Some(Stand::Waits) => asked += self.look_at_waiting(&place, now_ms, plan),
-                Some(Stand::Holds(_)) => asked += self.grow(&place, now_ms, plan),
+            match self.jobs.get(id).map(|entry| &entry.job.phase) {
+                Some(JobPhase::Waits) => asked += self.look_at_waiting(&place, now_ms, plan),
+                Some(JobPhase::Holds(_)) => asked += self.grow(&place, now_ms, plan),
                 None => {}
             }
         }
         plan.wake_ms = earliest(plan.wake_ms, self.cells.claims.wake_ms(now_ms));
         for job in std::mem::take(&mut self.cells.changed) {
-            if let Some(Stand::Holds(held)) = self.jobs.get(&job).map(|entry| &entry.job.stand) {
+            if let Some(JobPhase::Holds(held)) = self.jobs.get(&job).map(|entry| &entry.job.phase) {
                 let cluster = held.cluster.clone();
                 plan.decisions.push(Decision::Regroup { job, cluster });
             }
@@ -143,7 +143,7 @@ impl Planner {
     /// Pods that jobs of its virtual cluster have left behind keep promised cells from a job that waits for such cells.
     fn end_lingering_in(&self, asks: &CellJob, taker: &JobId, plan: &mut Plan) {
         for id in self.lingering.iter().filter(|_| asks.class >= 0) {
-            let Some(Job { stand: Stand::Holds(held), .. }) = self.jobs.get(id).map(|entry| &entry.job)
+            let Some(Job { phase: JobPhase::Holds(held), .. }) = self.jobs.get(id).map(|entry| &entry.job)
             else {
                 continue;
             };
@@ -159,7 +159,7 @@ impl Planner {
         let id = place.4.clone();
         let Some(entry) = self.jobs.get(&id) else { return 0 };
         let job = entry.job.clone();
-        let (Stand::Holds(held), Some(asks)) = (&job.stand, job.cells.clone()) else { return 0 };
+        let (JobPhase::Holds(held), Some(asks)) = (&job.phase, job.cells.clone()) else { return 0 };
         if held.ending {
             self.verdicts.tell_partial(&id, None);
             return 0;
@@ -424,21 +424,21 @@ impl Planner {
         };
         for victim in &victims {
             let Some(entry) = self.jobs.get(victim) else { continue };
-            match &entry.job.stand {
-                Stand::Waits => {
+            match &entry.job.phase {
+                JobPhase::Waits => {
                     // It has not started: it releases its cells at once, and the preemptor is tried again.
                     self.cells.release_job(victim);
                     plan.more = true;
                 }
-                Stand::Holds(held) if held.lingers => plan.decisions.push(Decision::EndPods {
+                JobPhase::Holds(held) if held.lingers => plan.decisions.push(Decision::EndPods {
                     job: victim.clone(),
                     taker: taker.clone(),
                     cluster: proposal.placement.cluster.clone(),
                 }),
-                Stand::Holds(held) if held.ending || mutation::is_on(Mutation::BorrowedCellsKept) => {}
-                Stand::Holds(_)
+                JobPhase::Holds(held) if held.ending || mutation::is_on(Mutation::BorrowedCellsKept) => {}
+                JobPhase::Holds(_)
                     if self.cells.preempt_groups(&entry.job, &groups_of(victim), taker, now_ms) => {}
-                Stand::Holds(_) => plan.decisions.push(Decision::Evict {
+                JobPhase::Holds(_) => plan.decisions.push(Decision::Evict {
                     job: victim.clone(),
                     taker: taker.clone(),
                     cluster: proposal.placement.cluster.clone(),

@@ -2,8 +2,8 @@
 
 mod edits;
 mod excluded;
+mod messages;
 mod stranded;
-mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ impl Lab {
             avoided: BTreeSet::new(),
             blocked: None,
             barred: BTreeMap::new(),
-            stand: Stand::Waits,
+            phase: JobPhase::Waits,
             runtime_ms: None,
             started_at_ms: None,
             checkpoint_at_ms: None,
@@ -130,9 +130,9 @@ impl Lab {
                 }
                 Decision::Regroup { job, .. } => {
                     told.push(format!("{} ~ {}", short(&job), self.places(&job)));
-                    let ended = match &self.jobs[short(&job)].stand {
-                        Stand::Holds(held) => held.ended.clone(),
-                        Stand::Waits => BTreeMap::new(),
+                    let ended = match &self.jobs[short(&job)].phase {
+                        JobPhase::Holds(held) => held.ended.clone(),
+                        JobPhase::Waits => BTreeMap::new(),
                     };
                     self.runs(&job, ended);
                 }
@@ -161,12 +161,12 @@ impl Lab {
     fn runs(&mut self, id: &JobId, ended: BTreeMap<String, Vec<i64>>) {
         let Some(job) = self.jobs.get_mut(short(id)) else { return };
         let mut cells = self.planner.cell_groups(id);
-        if let (true, Stand::Holds(held)) = (cells.is_empty(), &job.stand) {
+        if let (true, JobPhase::Holds(held)) = (cells.is_empty(), &job.phase) {
             cells.clone_from(&held.cells);
             cells.iter_mut().flat_map(|group| &mut group.places).for_each(|place| place.node.clear());
         }
         job.started_at_ms = Some(self.now_ms);
-        job.stand = Stand::Holds(Held { cells, ended, ..Held::here("lab", Counted::ByReports) });
+        job.phase = JobPhase::Holds(Held { cells, ended, ..Held::here("lab", Counted::ByReports) });
         self.planner.set_job(job.clone(), self.now_ms);
     }
 
@@ -178,7 +178,7 @@ impl Lab {
     /// The member reports that the pods of preempted groups are gone.
     fn vacates(&mut self, name: &str) {
         let job = self.jobs.get_mut(name).expect("known");
-        let Stand::Holds(held) = &mut job.stand else { panic!("it runs") };
+        let JobPhase::Holds(held) = &mut job.phase else { panic!("it runs") };
         let groups =
             held.cells.iter().filter_map(|group| Some((group.name.clone(), group.preempted.as_ref()?.at_ms)));
         held.vacated = groups.collect();
@@ -202,7 +202,7 @@ impl Lab {
     /// Its run was taken back.
     fn leaves(&mut self, name: &str) {
         let job = self.jobs.get_mut(name).expect("known");
-        job.stand = Stand::Waits;
+        job.phase = JobPhase::Waits;
         job.started_at_ms = None;
         self.planner.set_job(job.clone(), self.now_ms);
     }
@@ -385,7 +385,7 @@ fn what_remains_of_a_deleted_job_keeps_its_cells_and_has_no_promise() {
         let mut remains = lab.jobs["low"].clone();
         remains.id = JobId::new("default/low#w-1");
         remains.cells = None;
-        let Stand::Holds(held) = &mut remains.stand else { panic!("it runs") };
+        let JobPhase::Holds(held) = &mut remains.phase else { panic!("it runs") };
         held.ending = true;
         for group in &mut held.cells {
             group.name.push_str("#w-1");
@@ -575,7 +575,7 @@ fn a_queue_is_by_class_and_then_first_come_first_served() {
     assert_eq!(first(&lab, "vc1")[..4], line);
     for next in ["prod-1", "prod-2", "test-1", "test-2"] {
         let runs = lab.jobs.values().find(|job| {
-            matches!(job.stand, Stand::Holds(_))
+            matches!(job.phase, JobPhase::Holds(_))
                 && job.cells.as_ref().is_some_and(|asks| asks.vc == "vc1" && asks.class >= 0)
         });
         let runs = short(&runs.expect("one runs").id).to_string();

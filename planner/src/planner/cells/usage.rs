@@ -7,7 +7,7 @@ use fleet_quota::JobId;
 
 use super::pass::by_class;
 use crate::{
-    job::{Job, Stand},
+    job::{Job, JobPhase},
     planner::Planner,
 };
 
@@ -48,7 +48,7 @@ impl Planner {
     pub fn vc_use(&self) -> BTreeMap<String, VcUse> {
         let Some(cells) = self.cells() else { return BTreeMap::new() };
         let names: Vec<String> = cells.virtual_clusters().map(str::to_owned).collect();
-        let has_cells = |job: &Job| matches!(job.stand, Stand::Holds(_));
+        let has_cells = |job: &Job| matches!(job.phase, JobPhase::Holds(_));
         // A job of which some pods run and others wait does both.
         let of = |vc: &str, runs: bool| {
             let of_vc = move |job: &&Job| job.cells.as_ref().is_some_and(|asks| asks.vc == vc);

@@ -47,7 +47,7 @@ impl<W: io::Write> WholeLog<W> {
             _ => None,
         });
         let jobs = scenario.objects.iter().chain(applied).filter_map(requests).collect();
-        Self { out, told: told(scenario).into(), jobs }
+        Self { out, told: log_lines(scenario).into(), jobs }
     }
 
     /// What the scenario tells up to then.
@@ -101,7 +101,7 @@ struct State<'s> {
     marks: ClusterFacts,
 }
 
-fn told(scenario: &Scenario) -> Vec<(i64, String)> {
+fn log_lines(scenario: &Scenario) -> Vec<(i64, String)> {
     let mut lines = Vec::new();
     let of_none = |at_ms, event| (at_ms, Line { at_ms, id: None, event }.text(None));
     let mut clusters: BTreeMap<&str, State<'_>> = BTreeMap::new();

@@ -37,9 +37,9 @@ fn plan(book: &mut Book, state: &mut MemberState) {
     book.plan_asked(state, Timestamp::UNIX_EPOCH, 7);
 }
 
-fn told(book: &Book, name: &str) -> String {
+fn described(book: &Book, name: &str) -> String {
     match &book.entries[name].verdict {
-        Verdict::Held(status) | Verdict::Closed(status) => {
+        ReservationState::Held(status) | ReservationState::Closed(status) => {
             let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
             let nodes: Vec<&str> = status.nodes.values().flatten().map(String::as_str).collect();
             let message = status.message.clone().unwrap_or_default();
@@ -54,22 +54,23 @@ fn places_are_those_that_were_named_and_a_leaf_cell_is_held_once() {
     let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4"]));
     book.apply(&asked("r", "u", &["w 2 1"], &["0 n2 0", "1 n1 3"]), &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n2\", \"n1\"] bad []: cells held for 2 of 2 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"n2\", \"n1\"] bad []: cells held for 2 of 2 pods");
     book.apply(&asked("s", "v", &["w 1 1"], &["0 n1 3"]), &mut state);
     book.apply(&asked("t", "x", &["w 1 1"], &["0 n9 0"]), &mut state);
     book.apply(&asked("full", "y", &["w 1 4"], &["0 n1 0"]), &mut state);
     plan(&mut book, &mut state);
     let held = "node n1: leaf cell 3 is held by reservation r";
-    assert_eq!(told(&book, "s"), format!("Refused [] bad [\"n1\"]: {held}"));
-    assert_eq!(told(&book, "t"), "Refused [] bad [\"n9\"]: node n9: the member has no such node");
+    assert_eq!(described(&book, "s"), format!("Refused [] bad [\"n1\"]: {held}"));
+    assert_eq!(described(&book, "t"), "Refused [] bad [\"n9\"]: node n9: the member has no such node");
     let full = "node n1: it has too little free: nvidia.com/gpu";
-    assert_eq!(told(&book, "full"), format!("Refused [] bad []: {full}"));
+    assert_eq!(described(&book, "full"), format!("Refused [] bad []: {full}"));
     assert_eq!(excluded(&book, "full"), ["w: n1"]);
 }
 
 /// Of each component, the nodes that do not take its pods.
 fn excluded(book: &Book, name: &str) -> Vec<String> {
-    let (Verdict::Held(status) | Verdict::Closed(status)) = &book.entries[name].verdict else {
+    let (ReservationState::Held(status) | ReservationState::Closed(status)) = &book.entries[name].verdict
+    else {
         panic!("{:?}", book.entries[name].verdict)
     };
     let listed = |(component, nodes): (&String, &Vec<String>)| format!("{component}: {}", nodes.join(" "));
@@ -95,21 +96,21 @@ fn what_only_its_own_pods_cannot_use_is_no_bad_node() {
     book.apply(&wrong, &mut state);
     plan(&mut book, &mut state);
     let why = "node n1: its labels or taints exclude the pod";
-    assert_eq!(told(&book, "wrong"), format!("Refused [] bad [\"n3\"]: {why}"));
+    assert_eq!(described(&book, "wrong"), format!("Refused [] bad [\"n3\"]: {why}"));
     assert_eq!(excluded(&book, "wrong"), ["w: n1 n2"]);
     // One device, and more processors than any node has.
     let mut greedy = asked("greedy", "v", &["w 1 1"], &["0 n2 0"]);
     greedy.spec.components[0].request.insert("cpu".into(), "1000".into());
     book.apply(&greedy, &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "greedy"), "Refused [] bad []: node n2: it has too little free: cpu");
+    assert_eq!(described(&book, "greedy"), "Refused [] bad []: node n2: it has too little free: cpu");
     assert_eq!(excluded(&book, "greedy"), ["w: n1 n2"]);
     // More pods than the node may hold.
     let places: Vec<String> = (0..11).map(|index| format!("{index} n1 {index}")).collect();
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     book.apply(&asked("many", "x", &["w 11 0"], &places), &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "many"), "Refused [] bad []: node n1: it has too little free: pods");
+    assert_eq!(described(&book, "many"), "Refused [] bad []: node n1: it has too little free: pods");
     assert_eq!(excluded(&book, "many"), ["w: n1"]);
 }
 
@@ -128,16 +129,16 @@ fn a_change_to_nodes_that_exclude_the_pods_is_refused_and_taken_back() {
     job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
     book.apply(&job, &mut state);
     let refused = "the change was refused: node n2: its labels or taints exclude the pod";
-    assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
     assert_eq!(excluded(&book, "r"), ["w: n2"]);
-    let Verdict::Held(status) = &book.entries["r"].verdict else { panic!("it is held") };
+    let ReservationState::Held(status) = &book.entries["r"].verdict else { panic!("it is held") };
     let answered = Reservation { status: Some(status.clone()), ..job.clone() };
     let (ungiven, bad) = fleet_api::cell_answers::ungiven(&answered);
     assert_eq!((ungiven, bad), ([("w".to_owned(), 1)].into(), &[][..]), "the hub gives up the second place");
     job.spec.cells = cells(&["0 n1 0"]);
     book.apply(&job, &mut state);
     assert_eq!(
-        (told(&book, "r").as_str(), excluded(&book, "r").len()),
+        (described(&book, "r").as_str(), excluded(&book, "r").len()),
         ("Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods", 0)
     );
 }
@@ -148,22 +149,22 @@ fn cells_of_a_running_job_grow_and_shrink_and_what_cannot_be_given_changes_nothi
     let mut job = asked("r", "u", &["w 3 1"], &["1 n2 0"]);
     book.apply(&job, &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"\"] bad []: cells held for 1 of 3 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"\", \"n2\", \"\"] bad []: cells held for 1 of 3 pods");
     job.spec.cells = cells(&["1 n2 0", "0 n1 0"]);
     book.apply(&job, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\", \"\"] bad []: cells held for 2 of 3 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"n1\", \"n2\", \"\"] bad []: cells held for 2 of 3 pods");
     // The cells of one that has ended are the next one's.
     job.spec.cells = cells(&["1 n2 0", "2 n1 0"]);
     book.apply(&job, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
     job.spec.cells = cells(&["1 n2 0", "2 n1 0", "0 n3 0"]);
     book.apply(&job, &mut state);
     let refused = "the change was refused: node n3: the member has no such node";
-    assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\", \"n1\"] bad [\"n3\"]: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"\", \"n2\", \"n1\"] bad [\"n3\"]: {refused}"));
     // The hub takes the change back.
     job.spec.cells = cells(&["1 n2 0", "2 n1 0"]);
     book.apply(&job, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
 }
 
 #[test]
@@ -175,8 +176,8 @@ fn what_arrives_with_the_nodes_for_cells_is_not_placed_on_them() {
     book.apply(&kept, &mut state);
     book.apply(&reservation("s", "v", 1, &["w 1 4"]), &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n2\"] bad []: 1 places held");
-    assert!(told(&book, "s").starts_with("Refused"), "{}", told(&book, "s"));
+    assert_eq!(described(&book, "r"), "Reserved [\"n2\"] bad []: 1 places held");
+    assert!(described(&book, "s").starts_with("Refused"), "{}", described(&book, "s"));
 }
 
 #[test]
@@ -186,18 +187,18 @@ fn a_place_that_stays_is_not_room_for_another_of_its_job() {
     let mut job = asked("r", "u", &["w 2 2"], &["0 n1 0"]);
     book.apply(&job, &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
     // Its pods do not exist yet, and the hub has found cells for another one.
     job.spec.cells = cells(&["0 n1 0", "1 n1 1"]);
     book.apply(&job, &mut state);
     let refused = "the change was refused: node n1: it has too little free: nvidia.com/gpu";
-    assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"n1\", \"\"] bad []: {refused}"));
     assert_eq!(excluded(&book, "r"), ["w: n1"]);
     assert!(state.take_crowd().places.is_empty(), "nothing is promised twice");
     // What it releases in the same change is.
     job.spec.cells = cells(&["1 n1 1"]);
     book.apply(&job, &mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"\", \"n1\"] bad []: cells held for 1 of 2 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"\", \"n1\"] bad []: cells held for 1 of 2 pods");
 }
 
 #[test]
@@ -210,13 +211,13 @@ fn a_change_that_was_refused_is_held_when_its_cells_come_free() {
     job.spec.cells = cells(&["1 n2 0", "0 n1 0"]);
     book.apply(&job, &mut state);
     let refused = "the change was refused: node n1: leaf cell 0 is held by reservation other";
-    assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
     book.look_at_cells(&mut state);
-    assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"\", \"n2\"] bad [\"n1\"]: {refused}"));
     // The hub writes nothing more; the other run ends.
     book.remove("other", &mut state);
     book.look_at_cells(&mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
 }
 
 #[test]
@@ -235,12 +236,12 @@ fn a_pod_leaves_the_cells_that_a_change_takes_from_it_before_others_get_them() {
     job.spec.cells = cells(&["0 n1 0"]);
     book.apply(&job, &mut state);
     let refused = "the change was refused: pods that are still on cells which it takes from them: w-1";
-    assert_eq!(told(&book, "r"), format!("Reserved [\"n1\", \"n2\"] bad []: {refused}"));
+    assert_eq!(described(&book, "r"), format!("Reserved [\"n1\", \"n2\"] bad []: {refused}"));
     assert_eq!(state.leaving_pods(), [(key("w-1"), "1".to_owned())]);
     // It takes the withdrawal back.
     job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
     book.apply(&job, &mut state);
-    assert_eq!((told(&book, "r").as_str(), state.leaving_pods()), (held, Vec::new()));
+    assert_eq!((described(&book, "r").as_str(), state.leaving_pods()), (held, Vec::new()));
     // It withdraws again, and gives the cell to another job.
     job.spec.cells = cells(&["0 n1 0"]);
     book.apply(&job, &mut state);
@@ -248,15 +249,15 @@ fn a_pod_leaves_the_cells_that_a_change_takes_from_it_before_others_get_them() {
     book.apply(&asked("s", "v", &["w 1 1"], &["0 n2 0"]), &mut state);
     plan(&mut book, &mut state);
     let by = "Refused [] bad [\"n2\"]: node n2: leaf cell 0 is held by reservation r";
-    assert_eq!(told(&book, "s"), by);
+    assert_eq!(described(&book, "s"), by);
     // The pod is gone, and made again: it waits for its cells.
     state.remove_pod(&key("w-1"));
     run(&mut state, "w-1", "2", "");
     book.look_at_cells(&mut state);
-    assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
+    assert_eq!(described(&book, "r"), "Reserved [\"n1\", \"\"] bad []: cells held for 1 of 2 pods");
     book.apply(&asked("t", "x", &["w 1 1"], &["0 n2 0"]), &mut state);
     plan(&mut book, &mut state);
-    assert!(told(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", told(&book, "t"));
+    assert!(described(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", described(&book, "t"));
 }
 
 #[test]
@@ -281,7 +282,7 @@ fn a_restarted_agent_holds_what_the_hub_has_asked_for_meanwhile() {
     let mut job = asked("r", "u", &["w 2 1"], &["0 n1 0"]);
     book.apply(&job, &mut before);
     plan(&mut book, &mut before);
-    let Verdict::Held(status) = book.entries["r"].verdict.clone() else { panic!("it is held") };
+    let ReservationState::Held(status) = book.entries["r"].verdict.clone() else { panic!("it is held") };
     let mut copy = job.clone();
     copy.status = Some(status);
     for work_first in [false, true] {
@@ -293,7 +294,7 @@ fn a_restarted_agent_holds_what_the_hub_has_asked_for_meanwhile() {
         }
         job.spec.cells = cells(&["0 n1 0", "1 n2 0"]);
         book.apply(&job, &mut state);
-        assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
+        assert_eq!(described(&book, "r"), "Reserved [\"n1\", \"n2\"] bad []: cells held for 2 of 2 pods");
     }
 }
 
@@ -317,7 +318,7 @@ fn a_preempted_pod_leaves_its_cells_and_the_hub_is_told_when_it_is_gone() {
     job.spec.cells[1].preempted = Some(Preempted { by: "default/high".into(), at_ms: 7 });
     book.apply(&job, &mut state);
     let vacated = |book: &Book| match &book.entries["r"].verdict {
-        Verdict::Held(status) => status.vacated.clone(),
+        ReservationState::Held(status) => status.vacated.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(state.leaving_pods(), [(key("w-1"), "1".to_owned())]);
@@ -335,13 +336,13 @@ fn a_preempted_pod_leaves_its_cells_and_the_hub_is_told_when_it_is_gone() {
     // Until the hub has heard it the cells are kept.
     book.apply(&asked("s", "v", &["w 1 1"], &["0 n2 0"]), &mut state);
     plan(&mut book, &mut state);
-    assert!(told(&book, "s").starts_with("Refused"), "{}", told(&book, "s"));
+    assert!(described(&book, "s").starts_with("Refused"), "{}", described(&book, "s"));
     job.spec.cells.remove(1);
     book.apply(&job, &mut state);
     assert!(vacated(&book).is_empty());
     book.apply(&asked("t", "x", &["w 1 1"], &["0 n2 0"]), &mut state);
     plan(&mut book, &mut state);
-    assert!(told(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", told(&book, "t"));
+    assert!(described(&book, "t").starts_with("Reserved [\"n2\"]"), "{}", described(&book, "t"));
 }
 
 #[test]
@@ -359,12 +360,12 @@ fn components_without_cells_lie_outside_of_cells_or_beside_their_own() {
         job.spec.without_cells = vec!["launcher".into()];
         book.apply(&job, &mut state);
         plan(&mut book, &mut state);
-        assert_eq!(told(&book, "r"), expected);
+        assert_eq!(described(&book, "r"), expected);
         // It stays there when the cells change.
-        let before = told(&book, "r");
+        let before = described(&book, "r");
         job.spec.cells = cells(&["0 n1 1"]);
         book.apply(&job, &mut state);
-        assert_eq!(told(&book, "r"), before);
+        assert_eq!(described(&book, "r"), before);
     }
     let (mut book, mut state) = (Book::default(), state(&["n1 4"]));
     let mut kept = reservation("cell-nodes-1", "", 0, &[]);
@@ -376,10 +377,10 @@ fn components_without_cells_lie_outside_of_cells_or_beside_their_own() {
     book.apply(&job, &mut state);
     plan(&mut book, &mut state);
     assert!(
-        told(&book, "r").contains("Refused")
-            && told(&book, "r").contains("component launcher takes no cells: "),
+        described(&book, "r").contains("Refused")
+            && described(&book, "r").contains("component launcher takes no cells: "),
         "{}",
-        told(&book, "r")
+        described(&book, "r")
     );
 }
 
@@ -403,7 +404,7 @@ fn nodes_of_cells_are_kept_and_the_hub_is_told_which_are_of_no_use() {
     kept.spec.cell_nodes = vec!["n1".into(), "n9".into()];
     book.apply(&kept, &mut state);
     plan(&mut book, &mut state);
-    assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 2 nodes usable");
+    assert_eq!(described(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 2 nodes usable");
     let report = report::report(&mut state);
     let named: Vec<&String> = report.cell_node_shapes.iter().flat_map(|shape| &shape.nodes).collect();
     assert_eq!((named, &report.idle_nodes), (vec![&"n1".to_owned()], &vec!["n2".to_owned()]));
@@ -412,11 +413,11 @@ fn nodes_of_cells_are_kept_and_the_hub_is_told_which_are_of_no_use() {
     book.apply(&reservation("plain", "u", 1, &["w 2 4"]), &mut state);
     book.apply(&asked("r", "v", &["w 1 4"], &["0 n1 0"]), &mut state);
     plan(&mut book, &mut state);
-    assert!(told(&book, "plain").starts_with("Refused"), "{}", told(&book, "plain"));
-    assert!(told(&book, "r").starts_with("Reserved [\"n1\"]"), "{}", told(&book, "r"));
+    assert!(described(&book, "plain").starts_with("Refused"), "{}", described(&book, "plain"));
+    assert!(described(&book, "r").starts_with("Reserved [\"n1\"]"), "{}", described(&book, "r"));
     state.remove_node("n1");
     book.look_at_cells(&mut state);
-    assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 0 of 2 nodes usable");
+    assert_eq!(described(&book, "cell-nodes-1"), "Reserved [] bad []: 0 of 2 nodes usable");
     book.remove("cell-nodes-1", &mut state);
     assert!(!state.is_cell_node("n1"));
 }
@@ -445,7 +446,7 @@ fn no_more_nodes_are_kept_than_the_members_administrator_permits() {
     let rule = "may not be kept for cells; allowed in this member: nodes with pool=cells (--cell-node-selector), \
                 at most 2 nodes (--max-cell-nodes)";
     let expected = format!("Reserved [] bad [\"n1\", \"n5\"]: 2 of 5 nodes usable; 2 {rule}");
-    assert_eq!(told(&book, "cell-nodes-1"), expected);
+    assert_eq!(described(&book, "cell-nodes-1"), expected);
     let kept = |state: &MemberState| -> Vec<&str> {
         ["n1", "n2", "n3", "n4", "n5", "n9"].into_iter().filter(|name| state.is_cell_node(name)).collect()
     };
@@ -457,13 +458,14 @@ fn no_more_nodes_are_kept_than_the_members_administrator_permits() {
     plan(&mut book, &mut state);
     assert_eq!(kept(&state), ["n3", "n4"]);
     assert!(
-        told(&book, "cell-nodes-2").starts_with("Reserved [] bad [\"n2\"]: 1 of 2 nodes usable; 1 may not")
+        described(&book, "cell-nodes-2")
+            .starts_with("Reserved [] bad [\"n2\"]: 1 of 2 nodes usable; 1 may not")
     );
     // Another node takes the place of one that goes, and both reservations are told.
     state.remove_node("n3");
     book.look_at_cells(&mut state);
     assert_eq!(kept(&state), ["n2", "n4"]);
-    assert_eq!(told(&book, "cell-nodes-2"), "Reserved [] bad []: 2 of 2 nodes usable");
+    assert_eq!(described(&book, "cell-nodes-2"), "Reserved [] bad []: 2 of 2 nodes usable");
     state.apply_node(&labelled("n3", "cells"));
     book.look_at_cells(&mut state);
     assert_eq!(kept(&state), ["n2", "n4"], "one that comes back is one too many");
@@ -471,13 +473,13 @@ fn no_more_nodes_are_kept_than_the_members_administrator_permits() {
     state.apply_node(&labelled("n4", "own"));
     book.look_at_cells(&mut state);
     assert_eq!(kept(&state), ["n2", "n3"]);
-    let Verdict::Held(status) = &book.entries["cell-nodes-1"].verdict else { panic!("it stands") };
+    let ReservationState::Held(status) = &book.entries["cell-nodes-1"].verdict else { panic!("it stands") };
     assert_eq!(status.not_permitted_nodes, ["n1", "n4", "n5"]);
     // None at all.
     state.permit_cell_nodes(CellNodes { max: Some(0), ..CellNodes::default() });
     book.look_at_cells(&mut state);
     assert_eq!(kept(&state), [""; 0]);
-    assert!(told(&book, "cell-nodes-1").contains("0 of 5 nodes usable; 4 may not be kept"));
+    assert!(described(&book, "cell-nodes-1").contains("0 of 5 nodes usable; 4 may not be kept"));
 }
 
 #[test]
@@ -489,11 +491,11 @@ fn nodes_for_cells_are_kept_anew_whatever_was_answered_before() {
         kept.status = Some(fleet_member_state::testing::status(phase, &[]));
         book.apply(&kept, &mut state);
         plan(&mut book, &mut state);
-        assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 1 nodes usable");
+        assert_eq!(described(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 1 nodes usable");
         // No gang gets what is kept.
         book.apply(&reservation("r", "u", 1, &["worker 1 1"]), &mut state);
         plan(&mut book, &mut state);
-        assert!(told(&book, "r").starts_with("Refused"), "{}", told(&book, "r"));
+        assert!(described(&book, "r").starts_with("Refused"), "{}", described(&book, "r"));
     }
 }
 
@@ -509,6 +511,6 @@ fn nodes_kept_for_cells_do_not_lapse_after_a_restart() {
     for seconds in [0, 3600] {
         book.expire(Timestamp::from_second(seconds).expect("a time"), &mut state);
     }
-    assert!(told(&book, "cell-nodes-1").starts_with("Reserved"), "{}", told(&book, "cell-nodes-1"));
+    assert!(described(&book, "cell-nodes-1").starts_with("Reserved"), "{}", described(&book, "cell-nodes-1"));
     assert_eq!(book.next_deadline(), None);
 }

@@ -5,7 +5,7 @@ use super::*;
 /// The owner edits virtual cluster and class of a job that runs.
 fn edit(lab: &mut Lab, name: &str, vc: &str, class: i32) {
     let job = lab.jobs.get_mut(name).expect("known");
-    let Stand::Holds(held) = &job.stand else { panic!("it runs") };
+    let JobPhase::Holds(held) = &job.phase else { panic!("it runs") };
     let mut asked = job.cells.as_deref().cloned().expect("cells");
     (asked.vc, asked.class) = (vc.to_string(), class);
     for ask in &mut asked.groups {

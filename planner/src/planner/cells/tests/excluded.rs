@@ -48,7 +48,7 @@ fn a_running_job_grows_elsewhere_when_a_node_does_not_take_its_next_pod() {
     lab.nodes(&["hostname-carol", "hostname-dan"]);
     assert_eq!(lab.plan(), ["two ~ dan0:[0] carol1:[0]"]);
     let mut job = lab.jobs["two"].clone();
-    let Stand::Holds(held) = &mut job.stand else { panic!("it runs") };
+    let JobPhase::Holds(held) = &mut job.phase else { panic!("it runs") };
     held.ungiven = BTreeSet::from([("train".to_string(), 1)]);
     held.excluded = BTreeMap::from([("train".to_string(), vec!["hostname-carol".to_string()])]);
     lab.planner.set_job(job, lab.now_ms);

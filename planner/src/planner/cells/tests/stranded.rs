@@ -50,7 +50,7 @@ impl Lab {
     /// The run of the job is in the west.
     fn in_the_west(&mut self, name: &str) {
         let job = self.jobs.get_mut(name).expect("known");
-        let Stand::Holds(held) = &mut job.stand else { panic!("it runs") };
+        let JobPhase::Holds(held) = &mut job.phase else { panic!("it runs") };
         held.cluster = "west".into();
         self.planner.set_job(job.clone(), self.now_ms);
     }
@@ -96,7 +96,7 @@ fn a_run_whose_cells_are_still_to_be_recovered_is_not_ended_for_having_none() {
     before.in_the_west("three");
     let strands = |lab: &mut Lab| {
         let job = lab.jobs["three"].clone();
-        let (Stand::Holds(held), Some(asks)) = (&job.stand, job.cells.clone()) else { panic!("it runs") };
+        let (JobPhase::Holds(held), Some(asks)) = (&job.phase, job.cells.clone()) else { panic!("it runs") };
         let missing: Vec<CellGroupAsk> = lab.planner.cells.missing(&job, held).cloned().collect();
         lab.planner.is_stranded(&job, held, &asks, &missing)
     };

@@ -17,7 +17,7 @@ impl MemberState {
         let mut concerned = BTreeSet::new();
         for job in known.iter().chain(&job) {
             let key = (job.namespace.clone(), job.name.clone());
-            concerned.extend(self.claimants.get(&key).into_iter().flatten().cloned());
+            concerned.extend(self.pods_by_job.get(&key).into_iter().flatten().cloned());
             let uids = self.jobs_by_name.entry(key.clone()).or_default();
             uids.remove(uid);
             if self.jobs.contains_key(uid) {
@@ -30,35 +30,37 @@ impl MemberState {
         for key in concerned {
             let Some(mut entry) = self.pods.get(&key).cloned() else { continue };
             entry.reservation = None;
-            self.claim(&key, &mut entry);
+            self.assign_reservation(&key, &mut entry);
             self.put_pod(key, entry);
         }
     }
 
     /// Finds the places for a pod without an annotation.
-    pub(super) fn claim(&self, key: &PodKey, entry: &mut PodEntry) {
-        let Some(claim) = entry.claim.clone().filter(|_| entry.reservation.is_none()) else { return };
-        let name = (key.namespace.clone(), claim.job.clone());
+    pub(super) fn assign_reservation(&self, key: &PodKey, entry: &mut PodEntry) {
+        let Some(pod_owner) = entry.pod_owner.clone().filter(|_| entry.reservation.is_none()) else {
+            return;
+        };
+        let name = (key.namespace.clone(), pod_owner.job.clone());
         let jobs = self.jobs_by_name.get(&name).into_iter().flatten().filter_map(|uid| self.jobs.get(uid));
-        let job = jobs.into_iter().find(|job| claim.is_of(job, entry.created));
+        let job = jobs.into_iter().find(|job| pod_owner.is_of(job, entry.created));
         entry.reservation = job.map(|job| job.reservation.clone());
         entry.on_cells = job.is_some_and(|job| job.on_cells);
     }
 
-    pub(super) fn note_claimant(&mut self, key: &PodKey, entry: &PodEntry) {
-        if let Some(claim) = &entry.claim {
-            let name = (key.namespace.clone(), claim.job.clone());
-            self.claimants.entry(name).or_default().insert(key.clone());
+    pub(super) fn note_pod_of_job(&mut self, key: &PodKey, entry: &PodEntry) {
+        if let Some(pod_owner) = &entry.pod_owner {
+            let name = (key.namespace.clone(), pod_owner.job.clone());
+            self.pods_by_job.entry(name).or_default().insert(key.clone());
         }
     }
 
-    pub(super) fn forget_claimant(&mut self, key: &PodKey, entry: &PodEntry) {
-        let Some(claim) = &entry.claim else { return };
-        let name = (key.namespace.clone(), claim.job.clone());
-        if let Some(pods) = self.claimants.get_mut(&name) {
+    pub(super) fn forget_pod_of_job(&mut self, key: &PodKey, entry: &PodEntry) {
+        let Some(pod_owner) = &entry.pod_owner else { return };
+        let name = (key.namespace.clone(), pod_owner.job.clone());
+        if let Some(pods) = self.pods_by_job.get_mut(&name) {
             pods.remove(key);
             if pods.is_empty() {
-                self.claimants.remove(&name);
+                self.pods_by_job.remove(&name);
             }
         }
     }

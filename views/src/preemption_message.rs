@@ -6,14 +6,14 @@ use crate::facts::AttemptFacts;
 
 /// What the message of a preempted run says: `preempted by TAKER in CLUSTER (RULE); LOST`, as the planner writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told<'m> {
+pub(crate) struct PreemptionMessage<'m> {
     /// `namespace/name`
     pub by: &'m str,
     pub rule: &'m str,
     pub lost: &'m str,
 }
 
-impl<'m> Told<'m> {
+impl<'m> PreemptionMessage<'m> {
     /// What is not there is empty.
     pub fn read(message: &'m str) -> Self {
         let Some(rest) = message.strip_prefix("preempted by ") else { return Self::default() };
@@ -25,18 +25,18 @@ impl<'m> Told<'m> {
     }
 }
 
-pub(crate) fn is_one(attempt: &AttemptFacts) -> bool {
+pub(crate) fn is_preempted(attempt: &AttemptFacts) -> bool {
     attempt.reason == Reason::Preempted.as_str()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Told;
+    use super::PreemptionMessage;
 
     #[test]
     fn a_message_says_who_took_the_place() {
         let check = |message: &str, by: &str, rule: &str, lost: &str| {
-            assert_eq!(Told::read(message), Told { by, rule, lost }, "{message}");
+            assert_eq!(PreemptionMessage::read(message), PreemptionMessage { by, rule, lost }, "{message}");
         };
         check(
             "preempted by team/wide in east (Reclaim); 25 s of work since its last checkpoint are lost",

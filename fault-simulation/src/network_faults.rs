@@ -47,8 +47,8 @@ impl Faults {
     }
 }
 
-/// The script of one running process, over all its links.
-pub struct Weather {
+/// Which faults the requests of one running process meet, over all its links.
+pub struct FaultScript {
     process: Process,
     /// Which start of the process this is: a death is of one start only.
     life: u64,
@@ -58,20 +58,20 @@ pub struct Weather {
     deaths: mpsc::UnboundedSender<(Process, u64)>,
 }
 
-/// What becomes of requests on one of the process's ways.
-pub struct Road {
-    weather: Arc<Weather>,
+/// The faults on one of the links of a process.
+pub struct LinkScript {
+    script: Arc<FaultScript>,
     side: Side,
 }
 
-/// Rates towards the hub and towards the own member.
+/// Rates of faults towards the hub and towards the own member.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sky {
+pub struct FaultRates {
     hub: Rates,
     own: Rates,
 }
 
-impl Sky {
+impl FaultRates {
     pub fn set(&mut self, side: Side, rates: Rates) {
         match side {
             Side::Hub => self.hub = rates,
@@ -89,7 +89,7 @@ impl Sky {
 
 struct State {
     random: Random,
-    sky: Sky,
+    rates: FaultRates,
     /// Writes until the process dies, and whether the last of them takes effect.
     dies_in: Option<(u64, bool)>,
     /// The resource whose history the hub forgets when one of it is created.
@@ -112,12 +112,12 @@ pub struct Reports {
     pub deaths: mpsc::UnboundedSender<(Process, u64)>,
 }
 
-impl Weather {
-    pub fn new(process: Process, life: u64, seed: u64, sky: Sky, reports: &Reports) -> Arc<Self> {
+impl FaultScript {
+    pub fn new(process: Process, life: u64, seed: u64, rates: FaultRates, reports: &Reports) -> Arc<Self> {
         let random = Random::branch(seed, &format!("{process} {life}"));
         let state = State {
             random,
-            sky,
+            rates,
             dies_in: None,
             forgets_at: None,
             lost_only: None,
@@ -141,10 +141,10 @@ impl Weather {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The script of one of its ways.
-    pub fn road(self: &Arc<Self>, link: Link, side: Side) -> Arc<Road> {
+    /// The script of one of its links.
+    pub fn link_script(self: &Arc<Self>, link: Link, side: Side) -> Arc<LinkScript> {
         self.state().links.push((side, link));
-        Arc::new(Road { weather: self.clone(), side })
+        Arc::new(LinkScript { script: self.clone(), side })
     }
 
     /// The hub has forgotten its history: who watches has to list again.
@@ -160,8 +160,8 @@ impl Weather {
         self.state().forgets_at = Some(resource);
     }
 
-    pub fn set_sky(&self, sky: Sky) {
-        self.state().sky = sky;
+    pub fn set_rates(&self, rates: FaultRates) {
+        self.state().rates = rates;
     }
 
     /// The process dies at the `writes`-th write from now.
@@ -189,26 +189,26 @@ fn break_watches(links: &[(Side, Link)]) {
     }
 }
 
-impl Script for Road {
+impl Script for LinkScript {
     fn request(&self, method: &Method, path: &str) -> Fate {
-        self.weather.request(self.side, method, path)
+        self.script.request(self.side, method, path)
     }
 
     fn frame(&self) -> FrameFate {
-        self.weather.frame(self.side)
+        self.script.frame(self.side)
     }
 
     fn died(&self) {
-        self.weather.died();
+        self.script.died();
     }
 }
 
-impl Weather {
+impl FaultScript {
     fn request(&self, side: Side, method: &Method, path: &str) -> Fate {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut guard = self.state();
         let state = &mut *guard;
-        let rates = state.sky.over(side);
+        let rates = state.rates.over(side);
         let write = method != Method::GET;
         let mut fate = Fate { delay: state.random.time(0, 2), ..Fate::default() };
         let now = Instant::now();
@@ -232,7 +232,7 @@ impl Weather {
             return fate;
         }
         let random = &mut state.random;
-        // Cheap when the weather is fine: nothing is drawn.
+        // Without faults nothing is drawn.
         if rates == Rates::default() {
             return fate;
         }
@@ -308,7 +308,7 @@ impl Weather {
 
     fn frame(&self, side: Side) -> FrameFate {
         let mut state = self.state();
-        let rate = state.sky.over(side).frames;
+        let rate = state.rates.over(side).frames;
         if !state.random.per_mille(rate) {
             return FrameFate::Arrives;
         }

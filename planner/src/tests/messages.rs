@@ -83,7 +83,7 @@ fn who_may_not_preempt_yet_is_told_which_job_is_protected() {
     fleet.submit(often.clone());
     assert_eq!(fleet.plan(), ["often -> west"]);
     let held = Held::here("west", Counted::ByReports);
-    fleet.submit(Job { stand: Stand::Holds(held), started_at_ms: Some(0), ..often });
+    fleet.submit(Job { phase: JobPhase::Holds(held), started_at_ms: Some(0), ..often });
     fleet.submit(Job { priority: 1, enqueued_at_ms: 1, ..job("urgent", 1, 4) });
     fleet.now_ms = 9_999;
     assert!(fleet.plan().is_empty());

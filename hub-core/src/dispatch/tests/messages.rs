@@ -7,8 +7,8 @@ fn a_waiting_job_says_why_and_that_it_queues() {
     let mut hub = Hub::new(batch(), &[]);
     let waiting = Waiting::new(Reason::InsufficientQuota, "root/a has no more");
     hub.settle(Some(&waiting));
-    assert_eq!(hub.told("Scheduled"), Some(("False".to_string(), waiting.reason.to_string())));
-    assert_eq!(hub.told("Queuing").map(|told| told.0), Some("True".to_string()));
+    assert_eq!(hub.condition("Scheduled"), Some(("False".to_string(), waiting.reason.to_string())));
+    assert_eq!(hub.condition("Queuing").map(|told| told.0), Some("True".to_string()));
     hub.settle(Some(&waiting));
     assert_eq!(hub.phase(), "Enqueued");
     assert!(hub.settle(Some(&waiting)).is_empty(), "once");
@@ -47,15 +47,15 @@ fn pods_that_wait_for_cells_are_reported_until_none_waits() {
     let mut hub = Hub::new(torch(), &["east"]);
     let waiting = Waiting::new(Reason::WaitingForVictims, "m");
     hub.settle(Some(&waiting));
-    assert_eq!(hub.told("CellsAllocated"), None, "a job without cells waits for none");
+    assert_eq!(hub.condition("CellsAllocated"), None, "a job without cells waits for none");
     hub.change_binding(&json!({"spec": {"cells": {"groups": []}}}));
     hub.settle(None);
-    assert_eq!(hub.told("CellsAllocated"), None, "nothing is said of pods that never waited");
+    assert_eq!(hub.condition("CellsAllocated"), None, "nothing is said of pods that never waited");
     for (waiting, status) in
         [(Some(&waiting), "False"), (None, "True"), (None, "True"), (Some(&waiting), "False")]
     {
         hub.settle(waiting);
-        assert_eq!(hub.told("CellsAllocated").map(|told| told.0), Some(status.to_string()));
+        assert_eq!(hub.condition("CellsAllocated").map(|told| told.0), Some(status.to_string()));
     }
 }
 
@@ -68,7 +68,7 @@ fn an_edit_that_waits_for_the_next_run_is_told_once_and_until_it_is_undone() {
         job["status"] = hub.job_status().clone();
         hub.submit(job);
         let told = events(&hub.settle(None));
-        (hub.told("EditPending").map(|told| told.0), told.len())
+        (hub.condition("EditPending").map(|told| told.0), told.len())
     };
     let image = json!({"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [
         {"name": "pytorch", "image": "j"}]}}}}});
@@ -100,7 +100,7 @@ fn what_a_member_does_not_get_is_told_once_and_until_it_gets_it() {
     let says = |status: &str| Some(status.to_string());
     let look = |hub: &mut Hub| {
         let told = events(&hub.settle(None));
-        (hub.told("Sendable").map(|told| told.0), told.len())
+        (hub.condition("Sendable").map(|told| told.0), told.len())
     };
     assert_eq!(look(&mut hub), (None, 0));
     hub.stand(secret.clone(), token("data"));

@@ -46,7 +46,7 @@ fn pods_that_an_ended_job_left_behind_leave_promised_cells_when_another_job_wait
     assert_eq!(lab.plan(), ["over -> dan0:[0]"]);
     let lingers = |lab: &mut Lab, lingers: bool| {
         let mut over = lab.jobs["over"].clone();
-        let Stand::Holds(held) = &mut over.stand else { panic!("it holds cells") };
+        let JobPhase::Holds(held) = &mut over.phase else { panic!("it holds cells") };
         (held.ending, held.lingers) = (true, lingers);
         lab.planner.set_job(over, lab.now_ms);
     };
@@ -70,7 +70,7 @@ fn pods_that_an_ended_job_left_behind_on_borrowed_cells_end_for_the_owner() {
     lab.plan();
     for name in ["one", "two"] {
         let mut over = lab.jobs[name].clone();
-        let Stand::Holds(held) = &mut over.stand else { panic!("{name} holds cells") };
+        let JobPhase::Holds(held) = &mut over.phase else { panic!("{name} holds cells") };
         (held.ending, held.lingers) = (true, true);
         lab.planner.set_job(over, lab.now_ms);
     }

@@ -31,13 +31,13 @@ const JOB_NAMES: [&str; 2] = ["training.kubeflow.org/job-name", "volcano.sh/job-
 
 /// What a pod without the annotation shows of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct PodOwner {
     pub job: String,
     /// Uid of the job; `None` if there is an intermediate object.
     uid: Option<String>,
 }
 
-impl Claim {
+impl PodOwner {
     pub fn read(meta: &ObjectMeta) -> Option<Self> {
         let owner = meta.owner_references.as_ref()?.first()?;
         if WorkloadKind::of(&owner.api_version, &owner.kind).is_job() {

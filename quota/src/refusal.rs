@@ -35,7 +35,7 @@ pub struct Shortfall {
 
 /// Why a job is not admitted. The variants' names are reasons of the one vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum QuotaRefusal {
     /// The job would not be admitted even if the quota were empty.
     ExceedsQuota(Shortfall),
     InsufficientQuota(Shortfall),
@@ -45,7 +45,7 @@ pub enum Verdict {
     InsufficientMin(Shortfall),
 }
 
-impl Verdict {
+impl QuotaRefusal {
     pub(crate) fn of(shortfall: Shortfall) -> Self {
         if shortfall.request > shortfall.limit {
             Self::ExceedsQuota(shortfall)
@@ -100,7 +100,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for QuotaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shortfall = self.shortfall();
         let name = shortfall.resource.as_str();
