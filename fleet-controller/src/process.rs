@@ -393,6 +393,7 @@ impl Process {
                 let waiting = self.scheduler.waiting(key);
                 let rules = &self.options.rules;
                 let step = dispatch::plan(&self.world, &self.intents, key, waiting, rules, now);
+                self.scheduler.forms.charge(&key.0, step.visited);
                 if let Some(wake) = step.wake {
                     self.timers.wake_at(at + wake.duration_since(now).unsigned_abs(), &dirty);
                 }

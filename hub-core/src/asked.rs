@@ -11,7 +11,9 @@ use fleet_api::{binding::Component, convert};
 use fleet_policies::{
     affinity,
     choice::ObjectRef,
-    credentials, names, overrides, pod_security, priority,
+    credentials, names,
+    overrides::{self, Visits},
+    pod_security, priority,
     reason::Reason,
     service_reach,
     spec::Placement,
@@ -35,14 +37,26 @@ pub const WORK_BYTES_MAX: usize = 1_200_000;
 /// # Errors
 /// A credential of the hub, a Service that takes addresses, an override that cannot be applied, or a pod template that
 /// asks too much or violates the pod security level of its namespace: policy or object, field, value found, values allowed.
-pub fn written(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Result<Value, Waiting> {
-    let manifest = applied(world, namespace, manifest, cluster)?;
+pub fn written(
+    world: &World,
+    namespace: &str,
+    manifest: Value,
+    cluster: &str,
+    visits: &mut Visits,
+) -> Result<Value, Waiting> {
+    let manifest = applied(world, namespace, manifest, cluster, visits)?;
     secure(world, namespace, &manifest)?;
     Ok(manifest)
 }
 
 /// The object with overrides applied, whatever its pods need.
-fn applied(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+fn applied(
+    world: &World,
+    namespace: &str,
+    mut manifest: Value,
+    cluster: &str,
+    visits: &mut Visits,
+) -> Result<Value, Waiting> {
     harmless(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     let applicable = world.overrides.in_namespace(namespace);
@@ -53,7 +67,8 @@ fn applied(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -
     }
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !applicable.policies.is_empty()) {
         let reference = reference(namespace, &manifest);
-        overrides::apply(&mut manifest, &reference, &cluster::facts(facts), &applicable.policies, &Yaml)
+        let (facts, policies) = (cluster::facts(facts), &applicable.policies);
+        overrides::apply(&mut manifest, &reference, &facts, policies, &Yaml, visits)
             .map_err(|error| Waiting::new(Reason::OverrideInvalid, error.to_string()))?;
         // Nor does an override make one: the member would fill it with a token of its own.
         harmless(&manifest, Reason::OverrideInvalid)?;
@@ -85,8 +100,14 @@ pub fn secure(world: &World, namespace: &str, manifest: &Value) -> Result<(), Wa
 }
 
 /// As [`written`], to count what may be sent: also before the namespace is known.
-fn countable(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Option<Value> {
-    let manifest = applied(world, namespace, manifest, cluster).ok()?;
+fn countable(
+    world: &World,
+    namespace: &str,
+    manifest: Value,
+    cluster: &str,
+    visits: &mut Visits,
+) -> Option<Value> {
+    let manifest = applied(world, namespace, manifest, cluster, visits).ok()?;
     let level = world.namespaces.get(namespace).copied().unwrap_or_default();
     pod_security::check(level, &manifest).ok()?;
     Some(manifest)
@@ -125,12 +146,6 @@ pub fn is_overridden(world: &World, namespace: &str, object: &Object) -> bool {
             && overrides::is_selected(&reference(namespace, &object.value), &applicable.policies)
 }
 
-/// What [`written`] costs for one cluster, in values visited.
-pub(crate) fn cost(world: &World, namespace: &str, object: &Object) -> usize {
-    let policies = &world.overrides.in_namespace(namespace).policies;
-    overrides::cost(&object.value, &reference(namespace, &object.value), policies)
-}
-
 /// Requests of the object in one cluster, as its binding and reservations have them.
 ///
 /// # Errors
@@ -142,7 +157,7 @@ pub fn in_cluster(
     object: &Object,
     cluster: &str,
 ) -> Result<Vec<Component>, Waiting> {
-    let manifest = written(world, namespace, (*object.value).clone(), cluster)?;
+    let manifest = written(world, namespace, (*object.value).clone(), cluster, &mut Visits::default())?;
     of_manifest(kind, &manifest)
 }
 
@@ -155,7 +170,7 @@ pub fn completions(
     cluster: &str,
 ) -> BTreeMap<String, i64> {
     let sent = is_overridden(world, namespace, object)
-        .then(|| countable(world, namespace, (*object.value).clone(), cluster))
+        .then(|| countable(world, namespace, (*object.value).clone(), cluster, &mut Visits::default()))
         .flatten();
     workload::completions(kind.workload(), sent.as_ref().unwrap_or(&object.value))
 }
@@ -172,7 +187,8 @@ pub fn of_manifest(kind: &KindRef, manifest: &Value) -> Result<Vec<Component>, W
     Ok(components.iter().map(convert::component).collect())
 }
 
-/// The requests that quota counts: the largest of all clusters that the placement admits. `Forms` keeps them.
+/// The requests that quota counts: the largest of all clusters that the placement admits. `Forms` keeps them. All clusters
+/// together visit what `visits` allows, and those for which nothing is left are not used.
 ///
 /// # Errors
 /// Its own requests cannot be parsed.
@@ -182,6 +198,7 @@ pub fn counted(
     key: &Key,
     object: &Object,
     placement: &Placement,
+    visits: &mut Visits,
 ) -> Result<Vec<workload::Component>, WorkloadError> {
     let own = workload::components(kind.workload(), &object.value)?;
     if !is_overridden(world, &key.0, object) {
@@ -192,7 +209,12 @@ pub fn counted(
     });
     // Clusters for which the object cannot be written are not used.
     let mut forms: Vec<Vec<workload::Component>> = admitted
-        .filter_map(|(name, _)| countable(world, &key.0, (*object.value).clone(), name))
+        .filter_map(|(name, _)| {
+            let mut one = visits.for_one();
+            let manifest = countable(world, &key.0, (*object.value).clone(), name, &mut one);
+            visits.give_back(&one);
+            manifest
+        })
         .filter_map(|manifest| workload::components(kind.workload(), &manifest).ok())
         .collect();
     if forms.is_empty() {

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use fleet_api::{Work, binding as wire, names};
 use fleet_policies::{
     WorkloadKind,
+    overrides::Visits,
     reason::Reason,
     workload::{self, Outcome},
 };
@@ -479,7 +480,10 @@ fn dispatch(
         let known_reservation = known.and_then(|work| work.spec.reservation.clone());
         let reservation = reservation.or(known_reservation);
         done.winner = done.winner.or_else(|| reservation.clone());
-        let desired = match manifests::build(world, entry, object, &target.name, target.replicas, known) {
+        let mut visits = Visits::default();
+        let built = manifests::build(world, entry, object, &target.name, target.replicas, known, &mut visits);
+        step.visited += visits.used();
+        let desired = match built {
             Ok(built) => {
                 done.pending.extend(built.pending);
                 let without = |why| format!("{}: sent without {why}", target.name);

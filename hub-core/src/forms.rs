@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use fleet_api::{binding::Component, convert};
 use fleet_policies::{
     affinity::ClusterFacts,
+    overrides::Visits,
     pod_security::Level,
     priority::Classes,
     spec::Placement,
@@ -33,6 +34,10 @@ const KEPT_MAX: usize = 20_000;
 /// What each namespace may spend in one round, in values visited: half of what overrides may visit of one object. A job
 /// that is looked at before it is spent is looked at whole.
 const SHARE: usize = 500_000;
+
+/// What the requests of one job, counted for all clusters, may visit. A job of 500 values with policies that visit it ten times
+/// visits as many for a thousand clusters.
+const COUNTED_MAX: usize = 5_000_000;
 
 /// Facts of every cluster.
 type Clusters = BTreeMap<String, ClusterFacts>;
@@ -72,7 +77,7 @@ struct Sendable {
     parts: Vec<Weak<Value>>,
     from: Basis,
     facts: ClusterFacts,
-    found: Result<Vec<Component>, Waiting>,
+    found: Result<Option<Vec<Component>>, Waiting>,
 }
 
 struct Counted {
@@ -81,6 +86,12 @@ struct Counted {
     clusters: Arc<Clusters>,
     placement: Placement,
     found: Result<Vec<workload::Component>, WorkloadError>,
+}
+
+/// Override policies that an object of the namespace may be selected by.
+pub(crate) fn policies(world: &World, namespace: &str) -> usize {
+    let applicable = world.overrides.in_namespace(namespace);
+    applicable.policies.len() + usize::from(applicable.too_many)
 }
 
 impl Forms {
@@ -128,8 +139,9 @@ impl Forms {
         object: &Object,
         placement: &Placement,
     ) -> Result<Vec<workload::Component>, WorkloadError> {
-        if !asked::is_overridden(world, &key.0, object) {
-            return asked::counted(world, kind, key, object, placement);
+        let policies = policies(world, &key.0);
+        if policies == 0 {
+            return workload::components(kind.workload(), &object.value);
         }
         self.look_at_clusters(world);
         self.look_at_classes(world);
@@ -142,11 +154,12 @@ impl Forms {
         {
             return kept.found.clone();
         }
-        self.spend(&key.0, asked::cost(world, &key.0, object).saturating_mul(world.clusters.len()));
         if self.counted.len() >= KEPT_MAX {
             self.counted.clear();
         }
-        let found = asked::counted(world, kind, key, object, placement);
+        let mut visits = Visits::of(COUNTED_MAX);
+        let found = asked::counted(world, kind, key, object, placement, &mut visits);
+        self.spend(&key.0, policies.saturating_add(visits.used()));
         let kept = Counted {
             object: Arc::downgrade(&object.value),
             from,
@@ -170,7 +183,16 @@ impl Forms {
         })
     }
 
-    /// Requests of a job in one cluster, if it can be sent there with its dependencies; `parts`: the job first.
+    /// What a look at the objects of a run has visited.
+    pub fn charge(&mut self, namespace: &str, visited: usize) {
+        if visited > 0 {
+            self.spend(namespace, visited);
+        }
+    }
+
+    /// Requests of a job in one cluster as overrides make them, if it can be sent there with its dependencies; `parts`: the
+    /// job first. `Ok(None)` if no override policy selects any of them, `None` if the namespace has spent its share: the
+    /// look goes on in the next round.
     ///
     /// # Errors
     /// Why it cannot be sent there.
@@ -180,7 +202,7 @@ impl Forms {
         entry: &BindingEntry,
         parts: &[&Object],
         cluster: &str,
-    ) -> Result<Vec<Component>, Waiting> {
+    ) -> Option<Result<Option<Vec<Component>>, Waiting>> {
         self.look_at_classes(world);
         let facts = world.clusters.get(cluster).map(cluster::facts).unwrap_or_default();
         let from = Basis::of(world, entry.namespace());
@@ -189,18 +211,26 @@ impl Forms {
             let known = kept.parts.iter().map(Weak::as_ptr);
             let same = known.eq(parts.iter().map(|part| Arc::as_ptr(&part.value)));
             if same && kept.from == from && kept.facts == facts {
-                return kept.found.clone();
+                return Some(kept.found.clone());
             }
         }
-        let costs = parts.iter().map(|part| asked::cost(world, entry.namespace(), part));
-        self.spend(entry.namespace(), costs.fold(0, usize::saturating_add));
+        if !self.affords(&place.0) {
+            return None;
+        }
+        let mut visits = Visits::default();
+        let is_overridden = parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part));
+        let found = match is_overridden {
+            true => manifests::sendable_in(world, entry, parts, cluster, &mut visits).map(Some),
+            false => Ok(None),
+        };
+        let looked_at = parts.len().saturating_mul(policies(world, entry.namespace()));
+        self.spend(entry.namespace(), looked_at.saturating_add(visits.used()));
         if self.sendable.len() >= KEPT_MAX {
             self.sendable.clear();
         }
-        let found = manifests::sendable_in(world, entry, parts, cluster);
         let parts = parts.iter().map(|part| Arc::downgrade(&part.value)).collect();
         self.sendable.insert(place, Sendable { parts, from, facts, found: found.clone() });
-        found
+        Some(found)
     }
 
     fn look_at_clusters(&mut self, world: &World) {

@@ -10,6 +10,7 @@ use fleet_api::{
 use fleet_policies::{
     credentials,
     nesting::{self, Load},
+    overrides::Visits,
     priority,
     reason::Reason,
     spec, state_preservation,
@@ -91,6 +92,7 @@ pub fn build(
     cluster: &str,
     replicas: i64,
     sent: Option<&Work>,
+    visits: &mut Visits,
 ) -> Result<Built, Waiting> {
     let mut governed = (*object.value).clone();
     if !entry.is_gang() && replicas > 0 {
@@ -101,7 +103,7 @@ pub fn build(
         let states = attempts.map(|attempt| &attempt.preserved_state);
         state_preservation::hand_over(entry.workload, &mut governed, states);
     }
-    let mut governed = asked::written(world, entry.namespace(), governed, cluster)?;
+    let mut governed = asked::written(world, entry.namespace(), governed, cluster, visits)?;
     if let Some(why) = unqueued::barred(world, entry, object, &governed) {
         return Err(why);
     }
@@ -133,7 +135,7 @@ pub fn build(
             _ => {}
         }
     }
-    let manifests = with_dependencies(world, entry, governed, &sent_with, cluster)?;
+    let manifests = with_dependencies(world, entry, governed, &sent_with, cluster, visits)?;
     Ok(Built { manifests, pending, withheld })
 }
 
@@ -145,13 +147,15 @@ fn with_dependencies(
     governed: Value,
     dependencies: &[&Object],
     cluster: &str,
+    visits: &mut Visits,
 ) -> Result<Vec<Value>, Waiting> {
     let mut load = Load::new(dependencies.len(), asked::WORK_BYTES_MAX);
     let mut add = |manifest: &Value| load.add(manifest, &nesting::size(manifest)).map_err(too_large);
     add(&governed)?;
     let mut manifests = vec![governed];
     for dependency in dependencies {
-        let manifest = asked::written(world, entry.namespace(), (*dependency.value).clone(), cluster)?;
+        let value = (*dependency.value).clone();
+        let manifest = asked::written(world, entry.namespace(), value, cluster, visits)?;
         add(&manifest)?;
         manifests.push(manifest);
     }
@@ -310,10 +314,11 @@ pub fn sendable_in(
     entry: &BindingEntry,
     parts: &[&Object],
     cluster: &str,
+    visits: &mut Visits,
 ) -> Result<Vec<Component>, Waiting> {
     let Some((job, dependencies)) = parts.split_first() else { return Ok(Vec::new()) };
-    let job = asked::written(world, entry.namespace(), (*job.value).clone(), cluster)?;
-    let manifests = with_dependencies(world, entry, job, dependencies, cluster)?;
+    let job = asked::written(world, entry.namespace(), (*job.value).clone(), cluster, visits)?;
+    let manifests = with_dependencies(world, entry, job, dependencies, cluster, visits)?;
     manifests.first().map_or(Ok(Vec::new()), |job| asked::of_manifest(&entry.kind, job))
 }
 

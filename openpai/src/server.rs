@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use http::{Request, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::Client;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -12,6 +13,11 @@ use serde_json::Value;
 const PAGE: usize = 500;
 /// Most pages of one list; a server that sends more is treated as broken. This is 5 million objects.
 const MOST_PAGES: usize = 10_000;
+
+/// Most bytes of one answer of the hub, and of a member, which may send what it likes: 200 objects of 1.5 MB, of which few
+/// are as large.
+const HUB_ANSWER_MAX: usize = 128 << 20;
+const MEMBER_ANSWER_MAX: usize = 32 << 20;
 
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -71,6 +77,8 @@ pub struct Selectors {
     pub fields: Option<String>,
     /// Rows of tables contain their whole objects.
     pub whole_rows: bool,
+    /// Items after which a list is cut.
+    pub most: Option<usize>,
 }
 
 impl Server {
@@ -82,22 +90,17 @@ impl Server {
         self.send("GET", path, accept, None).await
     }
 
-    /// GET of a text, such as a log.
+    /// GET of a text of so many bytes at most, such as a log.
     ///
     /// # Errors
     /// See [`AskError`].
-    pub async fn text(&self, path: &str) -> Result<String, AskError> {
+    pub async fn text(&self, path: &str, most: usize) -> Result<String, AskError> {
         let request = Request::get(path).body(Vec::new()).map_err(|error| AskError::Unexpected {
             url: format!("{}{path}", self.url),
             message: error.to_string(),
         })?;
-        match tokio::time::timeout(self.patience, self.client.request_text(request)).await {
-            Ok(answer) => answer.map_err(|error| self.explain(error)),
-            Err(_) => Err(AskError::Away {
-                url: self.url.clone(),
-                message: format!("nothing heard for {} s", self.patience.as_secs()),
-            }),
-        }
+        let body = self.answer(request, most).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// GET of a plain object.
@@ -115,8 +118,9 @@ impl Server {
     pub async fn list(&self, path: &str, selectors: &Selectors, accept: &str) -> Result<Value, AskError> {
         let mut whole: Option<Value> = None;
         let mut resume = String::new();
+        let most = selectors.most.unwrap_or(usize::MAX);
         for _ in 0..MOST_PAGES {
-            let mut query = format!("{path}?limit={PAGE}");
+            let mut query = format!("{path}?limit={}", PAGE.min(most));
             let parts = [
                 ("labelSelector", selectors.labels.as_deref()),
                 ("fieldSelector", selectors.fields.as_deref()),
@@ -142,11 +146,15 @@ impl Server {
                     }
                 }
             }
-            if resume.is_empty() {
+            let count = |field| whole.as_ref().and_then(|whole| whole[field].as_array()).map_or(0, Vec::len);
+            if resume.is_empty() || count("items") + count("rows") >= most {
                 break;
             }
         }
         let mut whole = whole.unwrap_or_default();
+        for field in ["items", "rows"] {
+            whole.get_mut(field).and_then(Value::as_array_mut).map(|all| all.truncate(most));
+        }
         if let Some(metadata) = whole["metadata"].as_object_mut() {
             metadata.remove("continue");
             metadata.remove("remainingItemCount");
@@ -210,12 +218,47 @@ impl Server {
             url: format!("{}{path}", self.url),
             message: error.to_string(),
         })?;
-        match tokio::time::timeout(self.patience, self.client.request::<Value>(request)).await {
-            Ok(answer) => answer.map_err(|error| self.explain(error)),
-            Err(_) => Err(AskError::Away {
+        let most = if self.name == "hub" { HUB_ANSWER_MAX } else { MEMBER_ANSWER_MAX };
+        let body = self.answer(request, most).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| AskError::Unexpected { url: self.url.clone(), message: error.to_string() })
+    }
+
+    /// The body of an answer, which ends within the server's patience and has so many bytes at most: whatever answers, nobody
+    /// waits for ever or runs out of memory.
+    async fn answer(&self, request: Request<Vec<u8>>, most: usize) -> Result<bytes::Bytes, AskError> {
+        let asked = async {
+            let answer = self.client.send(request.map(kube::client::Body::from)).await;
+            let (head, body) = answer.map_err(|error| self.explain(error))?.into_parts();
+            let body = Limited::new(body, most).collect().await.map_err(|error| {
+                let url = self.url.clone();
+                match error.is::<LengthLimitError>() {
+                    true => AskError::Unexpected { url, message: format!("more than {most} bytes") },
+                    false => AskError::Away { url, message: innermost(&*error) },
+                }
+            })?;
+            let body = body.to_bytes();
+            match head.status.is_client_error() || head.status.is_server_error() {
+                true => Err(self.refused(head.status.as_u16(), &body)),
+                false => Ok(body),
+            }
+        };
+        tokio::time::timeout(self.patience, asked).await.unwrap_or_else(|_| {
+            Err(AskError::Away {
                 url: self.url.clone(),
                 message: format!("nothing heard for {} s", self.patience.as_secs()),
-            }),
+            })
+        })
+    }
+
+    /// A refusal: the server's Status, or the text that stands there instead.
+    fn refused(&self, code: u16, body: &[u8]) -> AskError {
+        match serde_json::from_slice::<kube::core::Status>(body) {
+            Ok(status) => self.explain(kube::Error::Api(Box::new(status))),
+            Err(_) => {
+                let message = String::from_utf8_lossy(&body[..body.len().min(1024)]).trim().to_owned();
+                AskError::Refused { code, message }
+            }
         }
     }
 
@@ -242,4 +285,63 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
         deepest = source;
     }
     deepest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, response::Response};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A server that answers every request with what `answer` makes of its path.
+    fn server(name: &str, answer: impl Fn(&str) -> Response + Clone + Send + Sync + 'static) -> Server {
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let answer = answer(&request.uri().to_string());
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let client = Client::new(service, "default");
+        Server { client, name: name.to_owned(), url: "it".to_owned(), patience: MEMBER_PATIENCE }
+    }
+
+    #[tokio::test]
+    async fn a_member_fills_no_memory() {
+        let large = |_: &str| Response::new(Body::from(vec![b' '; MEMBER_ANSWER_MAX + 1]));
+        let member = server("east", large);
+        let why = member.object("/x").await.expect_err("too large").to_string();
+        assert_eq!(why, "it answers with something unexpected: more than 33554432 bytes");
+        let why = member.text("/x", 1_000).await.expect_err("too large").to_string();
+        assert_eq!(why, "it answers with something unexpected: more than 1000 bytes");
+        // Pages that each say that there is one more.
+        let endless = |_: &str| {
+            let items = vec![json!({"kind": "Pod"}); 3];
+            Response::new(Body::from(json!({"metadata": {"continue": "more"}, "items": items}).to_string()))
+        };
+        let most = Selectors { most: Some(10), ..Selectors::default() };
+        let listed = server("east", endless).list("/pods", &most, "application/json").await.expect("a list");
+        assert_eq!(listed["items"].as_array().map(Vec::len), Some(10));
+        assert!(listed["metadata"]["continue"].is_null());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_told_in_the_servers_words() {
+        let refuses = |path: &str| {
+            let body = match path.contains("status") {
+                true => json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no such pod",
+                    "reason": "NotFound", "code": 404})
+                .to_string(),
+                false => "out of order\n".to_owned(),
+            };
+            let mut answer = Response::new(Body::from(body));
+            *answer.status_mut() =
+                http::StatusCode::from_u16(if path.contains("status") { 404 } else { 500 })
+                    .expect("a status");
+            answer
+        };
+        let member = server("east", refuses);
+        let error = member.object("/status").await.expect_err("a refusal");
+        assert!(error.is_not_found() && error.to_string() == "no such pod", "{error}");
+        let error = member.object("/x").await.expect_err("a refusal");
+        assert_eq!((error.status(), error.to_string()), (502, "out of order".to_owned()));
+    }
 }

@@ -8,6 +8,7 @@
 mod allowance;
 mod identity;
 mod image;
+mod path;
 mod pointer;
 mod problem;
 mod shape;
@@ -22,7 +23,9 @@ use crate::affinity::{ClusterFacts, cluster_matches};
 use crate::choice::{ObjectRef, PolicyScope};
 use crate::nesting;
 use crate::selector::match_selectors;
+use crate::spec::ClusterAffinity;
 use allowance::Allowance;
+pub use allowance::Visits;
 use problem::Problem;
 use templates::pod_specs;
 
@@ -32,6 +35,8 @@ pub use spec::{
     PlaintextOverrider,
 };
 
+/// Policies whose selectors are compared with an object in the time of a visit.
+const SELECTORS_OF_VISIT: usize = 4;
 /// Most rules of one policy that are applied.
 const RULES_MAX: usize = 64;
 
@@ -56,40 +61,46 @@ pub fn apply(
     cluster: &ClusterFacts,
     policies: &[impl Borrow<OverridePolicy>],
     yaml: &dyn YamlText,
+    visits: &mut Visits,
 ) -> Result<Vec<String>, OverrideError> {
     let mut changed = object.clone();
     let mut applied = Vec::new();
-    let mut allowance = Allowance::default();
+    let mut allowance = Allowance::of(visits);
+    let refused = |policy: &OverridePolicy, problem: Problem| OverrideError {
+        policy: policy.name.clone(),
+        object: format!("{} {}/{}", reference.kind, reference.namespace, reference.name),
+        field: problem.field,
+        found: problem.found,
+        allowed: problem.allowed.to_owned(),
+    };
+    let looked_at = allowance.visits("spec.resourceSelectors", policies.len() / SELECTORS_OF_VISIT);
+    if let (Err(problem), Some(policy)) = (looked_at, policies.first()) {
+        return Err(refused(policy.borrow(), problem));
+    }
     for policy in selected(reference, policies) {
-        let mut touched = false;
-        if policy.spec.override_rules.len() > RULES_MAX {
-            return Err(OverrideError {
-                policy: policy.name.clone(),
-                object: format!("{} {}/{}", reference.kind, reference.namespace, reference.name),
-                field: "spec.overrideRules".to_owned(),
-                found: policy.spec.override_rules.len().to_string(),
-                allowed: format!("at most {RULES_MAX}"),
-            });
+        let rules = &policy.spec.override_rules;
+        if rules.len() > RULES_MAX {
+            let found = rules.len().to_string();
+            return Err(refused(policy, Problem::new("spec.overrideRules", found, "at most 64")));
         }
-        for rule in &policy.spec.override_rules {
-            let targets =
-                rule.target_cluster.as_ref().is_none_or(|affinity| cluster_matches(affinity, cluster));
-            if !targets {
-                continue;
+        let targets = |rule: &&OverrideRule| {
+            rule.target_cluster.as_ref().is_none_or(|affinity| cluster_matches(affinity, cluster))
+        };
+        let overridden = allowance.visits("spec.overrideRules", 1 + rules.iter().map(breadth).sum::<usize>());
+        let touched = overridden.and_then(|()| {
+            let mut touched = false;
+            for rule in rules.iter().filter(targets) {
+                touched = true;
+                override_by(&mut changed, &rule.overriders, yaml, &mut allowance)?;
             }
-            touched = true;
-            let overridden = override_by(&mut changed, &rule.overriders, yaml, &mut allowance)
-                .and_then(|()| shape::check(object, &changed))
-                .and_then(|()| identity::check(object, &changed));
-            overridden.map_err(|problem| OverrideError {
-                policy: policy.name.clone(),
-                object: format!("{} {}/{}", reference.kind, reference.namespace, reference.name),
-                field: problem.field,
-                found: problem.found,
-                allowed: problem.allowed.to_owned(),
-            })?;
-        }
-        if touched {
+            if touched {
+                allowance.whole("spec.overrideRules", &changed)?;
+                shape::check(object, &changed)?;
+                identity::check(object, &changed)?;
+            }
+            Ok(touched)
+        });
+        if touched.map_err(|problem| refused(policy, problem))? {
             applied.push(policy.name.clone());
         }
     }
@@ -97,11 +108,10 @@ pub fn apply(
     Ok(applied)
 }
 
-/// What [`apply`] costs at most for one cluster, in values and policies visited.
-pub fn cost(object: &Value, reference: &ObjectRef, policies: &[impl Borrow<OverridePolicy>]) -> usize {
-    let rules = selected(reference, policies).into_iter().flat_map(|policy| &policy.spec.override_rules);
-    let visitors: usize = rules.map(|rule| visitors(&rule.overriders)).sum();
-    policies.len() + visitors.saturating_mul(nesting::values(object)).min(allowance::VISITS_MAX)
+/// What it costs to see whether a rule is for a cluster.
+fn breadth(rule: &OverrideRule) -> usize {
+    let names = |affinity: &ClusterAffinity| affinity.cluster_names.len() + affinity.exclude.len();
+    1 + rule.target_cluster.as_ref().map_or(0, names)
 }
 
 /// Whether any policy selects the object, for whatever cluster.
@@ -127,19 +137,18 @@ fn selected<'p>(object: &ObjectRef, policies: &'p [impl Borrow<OverridePolicy>])
 
 /// How many times the overriders of a rule visit the whole object.
 fn visitors(overriders: &Overriders) -> usize {
-    let lists = overriders.command_overrider.len() + overriders.args_overrider.len();
-    // The check of identity visits it, too.
-    overriders.image_overrider.len() + lists + 1
+    overriders.image_overrider.len() + overriders.command_overrider.len() + overriders.args_overrider.len()
 }
 
 fn override_by(
     object: &mut Value,
     overriders: &Overriders,
     yaml: &dyn YamlText,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
-    let visits = visitors(overriders).saturating_mul(nesting::values(object));
-    allowance.visits("spec.overrideRules", visits)?;
+    if let visitors @ 1.. = visitors(overriders) {
+        allowance.visits("spec.overrideRules", visitors.saturating_mul(nesting::values(object)))?;
+    }
     for overrider in &overriders.image_overrider {
         image::apply(object, overrider, allowance)?;
     }
@@ -168,7 +177,7 @@ fn change_list(
     object: &mut Value,
     field: &str,
     overrider: &CommandOverrider,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
     allowance.operation(field)?;
     let given: BTreeSet<&str> = overrider.value.iter().map(String::as_str).collect();
@@ -209,7 +218,7 @@ fn change_map(
     object: &mut Value,
     field: &str,
     overrider: &MapOverrider,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
     allowance.operation(field)?;
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
@@ -245,7 +254,7 @@ fn change_embedded(
     object: &mut Value,
     overrider: &FieldOverrider,
     yaml: &dyn YamlText,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
     let path = &overrider.field_path;
     allowance.operation(path)?;

@@ -151,6 +151,7 @@ async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str
         fields: args.field_selector.clone(),
         // Rows have fields of the spec only on request.
         whole_rows: accept == TABLE && args.listing.sort_by.is_some(),
+        most: None,
     };
     for query in queries {
         let chosen = discovery::resolve(&kinds, &query.kind);

@@ -18,6 +18,9 @@ use serde_json::Value;
 
 use crate::args::pai::{EventsArgs, GetArgs, ListArgs, LogsArgs, NamedArgs, OneArgs, PaiCommand, SubmitArgs};
 
+/// Most bytes of the log of one pod.
+const LOG_MAX: usize = 256 << 20;
+
 pub async fn run(connect: &Connect, command: &PaiCommand) -> anyhow::Result<Answer> {
     match command {
         PaiCommand::Submit(args) => submit(connect, args).await,
@@ -251,7 +254,7 @@ async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
             run.namespace(),
             args.tail
         );
-        match member.text(&path).await {
+        match member.text(&path, LOG_MAX).await {
             Ok(text) => {
                 for line in text.lines() {
                     // With several pods, each line begins with its pod.

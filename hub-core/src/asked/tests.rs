@@ -2,6 +2,10 @@ use fleet_api::convert::within;
 
 use super::*;
 
+fn written(world: &World, namespace: &str, manifest: Value, cluster: &str) -> Result<Value, Waiting> {
+    super::written(world, namespace, manifest, cluster, &mut Visits::default())
+}
+
 fn component(name: &str, replicas: i64, cpu: &str) -> Component {
     Component {
         name: name.to_string(),

@@ -32,6 +32,8 @@ pub struct Step {
     pub wake: Option<Timestamp>,
     /// A lost cluster that the job is to leave, once its lease has the mark of loss.
     pub declare_lost: Option<String>,
+    /// What overrides have visited of the objects that are sent.
+    pub visited: usize,
 }
 
 impl Step {

@@ -67,7 +67,14 @@ impl Hub {
             value: std::sync::Arc::new(json!(object)),
         };
         let key = ("team".to_string(), "train".to_string());
-        let asked = crate::asked::counted(&self.world, &kind, &key, &object, &Default::default());
+        let asked = crate::asked::counted(
+            &self.world,
+            &kind,
+            &key,
+            &object,
+            &Default::default(),
+            &mut Default::default(),
+        );
         let asked = asked.expect("it is read");
         let components: Vec<_> = asked.iter().map(fleet_api::convert::component).collect();
         let targets: Vec<Value> =

@@ -123,7 +123,79 @@ fn a_namespace_with_too_many_override_policies_sends_nothing_and_says_why() {
         world.namespaces.insert(namespace.to_string(), Level::default());
         let (kind, key) = job(&mut world, namespace, 1);
         let object = world.object(&kind, &key).expect("a job");
-        let why = asked::written(&world, namespace, (*object.value).clone(), "east").err();
+        let why =
+            asked::written(&world, namespace, (*object.value).clone(), "east", &mut Default::default()).err();
         assert_eq!(why.map(|why| why.message).unwrap_or_default(), expected);
     }
+}
+
+/// Also if no policy selects the job itself, but what it depends on: each cluster is looked at only while the namespace has
+/// something left, all objects of one cluster have one bound, and what is sent costs as much.
+#[test]
+fn what_a_job_depends_on_is_computed_within_the_share_of_a_round() {
+    const MAPS: usize = 40;
+    let (mut world, mut forms) = (World::default(), Forms::default());
+    world.namespaces.insert("a".to_string(), Level::Privileged);
+    for name in ["east", "north", "west"] {
+        cluster(&mut world, name, "r");
+    }
+    let maps = kinds::dependencies().into_iter().find(|kind| kind.kind == "ConfigMap").expect("a kind");
+    for n in 0..MAPS {
+        let data: BTreeMap<String, &str> = (0..100).map(|n| (format!("k{n}"), "v")).collect();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"namespace": "a", "name": format!("m{n}"), "uid": format!("m{n}")}});
+        let map = serde_json::from_value(map).expect("a map");
+        world.observe(Observation::Object(maps.clone(), Change::Apply(map)));
+    }
+    // 200 rules of nothing visit each map 200 times.
+    let rules = vec![json!({"overriders": {}}); 1];
+    for n in 0..200 {
+        let policy = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"namespace": "a", "name": format!("o{n}"), "uid": format!("o{n}")},
+            "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "overrideRules": rules}});
+        let policy = serde_json::from_value(policy).expect("a policy");
+        world.observe(Observation::Override(Change::Apply(policy)));
+    }
+    let sources: Vec<Value> = (0..MAPS).map(|n| json!({"configMapRef": {"name": format!("m{n}")}})).collect();
+    let kind = kinds::known("kubeflow.org/v1", "PyTorchJob").expect("a kind");
+    let job = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "a", "uid": "u"},
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers":
+            [{"name": "pytorch", "image": "i", "envFrom": sources}]}}}}}});
+    let job = serde_json::from_value(job).expect("a job");
+    world.observe(Observation::Object(kind.clone(), Change::Apply(job)));
+    let binding = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+        "metadata": {"namespace": "a", "name": "train-pytorchjob", "uid": "b"},
+        "spec": {"resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "a", "name": "train",
+            "uid": "u"}, "policy": {"kind": "PropagationPolicy", "namespace": "a", "name": "p"},
+            "components": [{"name": "worker", "replicas": 1}], "propagateDeps": true, "epoch": 1}});
+    let entry = BindingEntry::read(serde_json::from_value(binding).expect("a binding"), None);
+    let object = world.object(&kind, &("a".to_string(), "train".to_string())).expect("a job");
+    let parts = manifests::parts(&world, &entry, object);
+    assert_eq!(parts.len(), MAPS + 1);
+    let mut rounds = 0;
+    let mut left = vec!["east", "north", "west"];
+    while let Some(cluster) = left.last().copied() {
+        match forms.sendable_in(&world, &entry, &parts, cluster) {
+            Some(found) => {
+                assert!(matches!(found, Ok(Some(_))), "{found:?}");
+                left.pop();
+            }
+            None => {
+                assert!(forms.is_behind(), "it goes on in the next round");
+                forms.begin();
+                rounds += 1;
+            }
+        }
+    }
+    assert!((1..=3).contains(&rounds), "{rounds} rounds");
+    forms.take_cost();
+    forms.begin();
+    assert!(
+        forms.sendable_in(&world, &entry, &parts, "east").is_some() && forms.take_cost() == 0,
+        "it is kept"
+    );
+    let mut visits = Visits::default();
+    let built = manifests::build(&world, &entry, object, "east", 0, None, &mut visits);
+    assert!(visits.used() > SHARE, "{}: {:?}", visits.used(), built.err());
 }

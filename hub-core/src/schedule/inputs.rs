@@ -18,6 +18,7 @@ use crate::{
     asked,
     binding::BindingEntry,
     dispatch::{self, Avoid},
+    forms,
     intents::Intents,
     manifests,
     planner::{self, Counted, Held, Job, JobPhase, JobShape, Waiting},
@@ -25,6 +26,8 @@ use crate::{
     world::{Key, Object, World},
 };
 
+/// Policies times objects that are compared on each look; the results of more are kept.
+const SEEN_AT_ONCE: usize = 1_000;
 /// Number of shapes at which unused ones are dropped.
 const SHAPES_SWEPT_AT: usize = 1024;
 
@@ -163,9 +166,13 @@ impl Scheduler {
     /// What keeps a waiting job from being placed because of what it requests, before or after overrides.
     fn requests_obstacles(&mut self, world: &World, key: &Key, entry: &BindingEntry, found: &mut Obstacles) {
         let Some(object) = world.bound_object(entry) else { return };
-        if asked::is_overridden(world, entry.namespace(), object) && !self.forms.affords(key) {
+        let put_off = || {
             let message = "override policies of its namespace are being applied";
-            found.blocked = Some(Waiting::new(Reason::Edited, message));
+            Waiting::new(Reason::Edited, message)
+        };
+        let policies = forms::policies(world, entry.namespace());
+        if policies > 0 && !self.forms.affords(key) {
+            found.blocked = Some(put_off());
             return;
         }
         if !self.forms.is_current(world, entry, object) {
@@ -173,19 +180,25 @@ impl Scheduler {
             found.blocked = Some(Waiting::new(Reason::Edited, message));
             return;
         }
-        if world.overrides.is_empty() {
+        if policies == 0 {
             return;
         }
         let counted = &entry.object.spec.components;
         let parts = manifests::parts(world, entry, object);
-        if !parts.iter().any(|part| asked::is_overridden(world, entry.namespace(), part)) {
+        let is_overridden = |part: &&Object| asked::is_overridden(world, entry.namespace(), part);
+        if parts.len() * policies <= SEEN_AT_ONCE && !parts.iter().any(is_overridden) {
             return;
         }
         for cluster in world.clusters.keys() {
-            let asked = self.forms.sendable_in(world, entry, &parts, cluster).and_then(|asked| {
-                fleet_api::convert::within(&asked, counted).map_err(|why| Waiting::new(Reason::Edited, why))
+            let Some(asked) = self.forms.sendable_in(world, entry, &parts, cluster) else {
+                found.blocked = Some(put_off());
+                return;
+            };
+            let fits = asked.and_then(|asked| {
+                let within = asked.map_or(Ok(()), |asked| fleet_api::convert::within(&asked, counted));
+                within.map_err(|why| Waiting::new(Reason::Edited, why))
             });
-            found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
+            found.barred.extend(fits.err().map(|why| (cluster.clone(), why)));
         }
     }
 

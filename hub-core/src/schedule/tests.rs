@@ -148,7 +148,8 @@ impl Stage {
         self.observe(Observation::Object(kind.clone(), Change::Apply(read(job))));
         let key = ("default".to_string(), name.to_string());
         let object = self.world.object(&kind, &key).expect("it stands").clone();
-        let counted = asked::counted(&self.world, &kind, &key, &object, &Default::default());
+        let counted =
+            asked::counted(&self.world, &kind, &key, &object, &Default::default(), &mut Default::default());
         let components: Vec<_> =
             counted.expect("components").iter().map(fleet_api::convert::component).collect();
         self.bind(name, json!(components), json!([]), 0);
@@ -340,7 +341,9 @@ fn tokens_of_the_hub_are_sent_to_no_member() {
         }
         let entry = &stage.world.bindings[&key("first")];
         let object = stage.world.bound_object(entry).expect("its job");
-        let built = crate::manifests::build(&stage.world, entry, object, "m", 0, None).expect("a Work");
+        let built =
+            crate::manifests::build(&stage.world, entry, object, "m", 0, None, &mut Default::default())
+                .expect("a Work");
         assert_eq!((built.manifests.len(), built.withheld.len()), (1, usize::from(!optional)));
         assert!(!json!(built.manifests).to_string().contains("aHVi"));
     }

@@ -24,6 +24,8 @@ use crate::{
 const CONTAINER: &str = "app";
 /// Last lines of a log that are sent.
 const LINES: usize = 1_000;
+/// Most bytes of them: a member sends what it likes.
+const LOG_MAX: usize = 16 << 20;
 
 /// Which task, as the path says.
 #[derive(Deserialize)]
@@ -120,6 +122,6 @@ pub async fn log(State(portal): Shared, caller: Caller, Path(of): Path<Of>) -> R
         "/api/v1/namespaces/{}/pods/{pod}/log?container={CONTAINER}&tailLines={LINES}",
         run.namespace()
     );
-    let text = member.text(&path).await.map_err(|error| none(error.to_string()))?;
+    let text = member.text(&path, LOG_MAX).await.map_err(|error| none(error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
 }

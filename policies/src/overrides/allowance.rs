@@ -13,23 +13,60 @@ const OPERATIONS_MAX: usize = 1024;
 /// Bytes that all overriders of an object add, read from embedded documents and write to them. A Work has room for
 /// less than a third.
 const BYTES_MAX: usize = 4_000_000;
-/// Values visited: each overrider of containers visits the whole object.
+/// Values visited for one cluster.
 pub(super) const VISITS_MAX: usize = 1_000_000;
+/// What an overrider costs at least, in values visited.
+const VISITS_OF_OPERATION: usize = 32;
+/// Bytes that cost as much as a value.
+const BYTES_OF_VISIT: usize = 64;
 
-/// What is left.
-pub(super) struct Allowance {
-    operations: usize,
-    bytes: usize,
-    visits: usize,
+/// What the overrides of an object and of all that it depends on may still visit for one cluster. Its unit is a value of an
+/// object, which an overrider reads in some 20 ns; policies, rules, overriders and bytes count as so many of them.
+pub struct Visits {
+    left: usize,
+    used: usize,
 }
 
-impl Default for Allowance {
+impl Default for Visits {
     fn default() -> Self {
-        Self { operations: OPERATIONS_MAX, bytes: BYTES_MAX, visits: VISITS_MAX }
+        Self::of(VISITS_MAX)
     }
 }
 
-impl Allowance {
+impl Visits {
+    /// So many at most.
+    pub fn of(most: usize) -> Self {
+        Self { left: most, used: 0 }
+    }
+
+    /// What has been used.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes what is left for one more cluster; [`Self::give_back`] takes account of what that has used.
+    pub fn for_one(&self) -> Self {
+        Self::of(self.left.min(VISITS_MAX))
+    }
+
+    pub fn give_back(&mut self, one: &Self) {
+        self.left = self.left.saturating_sub(one.used);
+        self.used = self.used.saturating_add(one.used);
+    }
+}
+
+/// What is left.
+pub(super) struct Allowance<'v> {
+    operations: usize,
+    bytes: usize,
+    visits: &'v mut Visits,
+}
+
+impl<'v> Allowance<'v> {
+    pub fn of(visits: &'v mut Visits) -> Self {
+        Self { operations: OPERATIONS_MAX, bytes: BYTES_MAX, visits }
+    }
+
     /// One more overrider or operation.
     pub fn operation(&mut self, field: &str) -> Result<(), Problem> {
         let found = "more overriders";
@@ -39,11 +76,13 @@ impl Allowance {
             field,
             found,
             "1024 overriders and operations of all policies of the object",
-        )
+        )?;
+        self.visits(field, VISITS_OF_OPERATION)
     }
 
     /// Bytes added, read or written.
     pub fn bytes(&mut self, field: &str, bytes: usize) -> Result<(), Problem> {
+        self.visits(field, bytes / BYTES_OF_VISIT)?;
         spend(
             &mut self.bytes,
             bytes,
@@ -55,8 +94,15 @@ impl Allowance {
 
     /// Values visited.
     pub fn visits(&mut self, field: &str, values: usize) -> Result<(), Problem> {
-        let found = "too many overriders for the size of the object";
-        spend(&mut self.visits, values, field, found, "1000000 values visited by all policies of the object")
+        let found = "too many overriders for the size of the object and of what it depends on";
+        let visits = &mut *self.visits;
+        visits.used = visits.used.saturating_add(values.min(visits.left));
+        spend(&mut visits.left, values, field, found, "1000000 values visited by all policies of the object")
+    }
+
+    /// A look at the whole object.
+    pub fn whole(&mut self, field: &str, object: &Value) -> Result<(), Problem> {
+        self.visits(field, nesting::values(object))
     }
 
     /// A value that is added `above` levels below the root.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::path::{Path, Step};
 use super::problem::Problem;
 use crate::names::{is_reserved, names_a_quota};
 
@@ -21,16 +22,18 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
         same(&format!("/{field}"), &before[field], &after[field], "the value on the hub")?;
     }
     let none = Map::new();
-    let metadata =
-        |object: &'_ Value| object["metadata"].as_object().cloned().unwrap_or_else(|| none.clone());
-    let (known, found) = (metadata(before), metadata(after));
+    let known = before["metadata"].as_object().unwrap_or(&none);
+    let found = after["metadata"].as_object().unwrap_or(&none);
     for field in known.keys().chain(found.keys()).filter(|field| !CONTENT.contains(&field.as_str())) {
-        let get = |fields: &Map<String, Value>| fields.get(field).cloned().unwrap_or_default();
-        same(&format!("/metadata/{field}"), &get(&known), &get(&found), "the value on the hub")?;
+        let (known, found) = (known.get(field), found.get(field));
+        if known != found {
+            let (known, found) = (known.unwrap_or(&Value::Null), found.unwrap_or(&Value::Null));
+            same(&format!("/metadata/{field}"), known, found, "the value on the hub")?;
+        }
     }
     let (mut marks, mut found) = (BTreeMap::new(), BTreeMap::new());
-    reserved(before, &mut String::new(), &mut marks);
-    reserved(after, &mut String::new(), &mut found);
+    reserved(before, &mut Path::default(), &mut marks);
+    reserved(after, &mut Path::default(), &mut found);
     let changed = found.iter().find(|(path, value)| marks.get(*path) != Some(value));
     match changed.or_else(|| marks.iter().find(|(path, _)| !found.contains_key(*path))) {
         Some((path, value)) => {
@@ -46,25 +49,23 @@ fn same(path: &str, before: &Value, after: &Value, allowed: &'static str) -> Res
 }
 
 /// Reserved labels and annotations of the object and of every template in it, with their paths.
-fn reserved<'v>(value: &'v Value, path: &mut String, found: &mut BTreeMap<String, &'v Value>) {
-    let length = path.len();
+fn reserved<'v>(value: &'v Value, path: &mut Path<'v>, found: &mut BTreeMap<String, &'v Value>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                path.push('/');
-                path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                path.push(Step::Field(name));
                 if is_reserved(name) || names_a_quota(name) {
-                    found.insert(path.clone(), value);
+                    found.insert(path.pointer(), value);
                 }
                 reserved(value, path, found);
-                path.truncate(length);
+                path.pop();
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                path.push_str(&format!("/{at}"));
+                path.push(Step::Item(at));
                 reserved(item, path, found);
-                path.truncate(length);
+                path.pop();
             }
         }
         _ => {}

@@ -20,7 +20,7 @@ struct Image {
 pub(super) fn apply(
     object: &mut Value,
     overrider: &ImageOverrider,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
     allowance.operation("imageOverrider")?;
     if let Some(predicate) = &overrider.predicate {
@@ -28,7 +28,7 @@ pub(super) fn apply(
         let Some(field) = object.pointer_mut(path) else {
             return Err(Problem::new(path, "nothing", "a field that exists"));
         };
-        allowance.bytes(path, overrider.value.len())?;
+        allowance.bytes(path, cost(field, overrider))?;
         return change(field, overrider).ok_or_else(|| Problem::new(path, "no text", "an image name"));
     }
     let mut outcome = Ok(());
@@ -38,7 +38,7 @@ pub(super) fn apply(
             for image in containers.into_iter().flatten().filter_map(|container| container.get_mut("image")) {
                 // An image that is not text is left to the member to refuse.
                 if outcome.is_ok() {
-                    outcome = allowance.bytes("imageOverrider", overrider.value.len());
+                    outcome = allowance.bytes("imageOverrider", cost(image, overrider));
                 }
                 if outcome.is_ok() {
                     let _ = change(image, overrider);
@@ -47,6 +47,11 @@ pub(super) fn apply(
         }
     });
     outcome
+}
+
+/// Bytes that are read and written.
+fn cost(field: &Value, overrider: &ImageOverrider) -> usize {
+    field.as_str().map_or(0, str::len) + overrider.value.len()
 }
 
 fn change(field: &mut Value, overrider: &ImageOverrider) -> Option<()> {

@@ -13,7 +13,7 @@ pub(super) fn change(
     path: &str,
     operator: Operator,
     value: &Value,
-    allowance: &mut Allowance,
+    allowance: &mut Allowance<'_>,
 ) -> Result<(), Problem> {
     allowance.operation(path)?;
     if operator != Operator::Remove {

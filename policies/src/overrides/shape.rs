@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::path::{Path, Step};
 use super::problem::Problem;
 use crate::pod_security;
 
@@ -27,29 +28,27 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
         }
     }
     match pod_security::has_pods(before) {
-        true => same_form(before, after, &mut String::new()),
+        true => same_form(before, after, &mut Path::default()),
         false => Ok(()),
     }
 }
 
 /// Objects stay objects, and lists stay lists; a value may go.
-fn same_form(before: &Value, after: &Value, path: &mut String) -> Result<(), Problem> {
+fn same_form<'v>(before: &'v Value, after: &Value, path: &mut Path<'v>) -> Result<(), Problem> {
     match (before, after) {
         (Value::Object(known), Value::Object(found)) => {
-            let length = path.len();
             for (name, known) in known {
                 let Some(found) = found.get(name) else { continue };
-                path.push('/');
-                path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                path.push(Step::Field(name));
                 same_form(known, found, path)?;
-                path.truncate(length);
+                path.pop();
             }
             Ok(())
         }
         (_, Value::Null) => Ok(()),
-        (Value::Object(_), found) => Err(Problem::new(path, found, "an object, as on the hub")),
+        (Value::Object(_), found) => Err(Problem::new(&path.pointer(), found, "an object, as on the hub")),
         (Value::Array(_), found) if !found.is_array() => {
-            Err(Problem::new(path, found, "a list, as on the hub"))
+            Err(Problem::new(&path.pointer(), found, "a list, as on the hub"))
         }
         _ => Ok(()),
     }

@@ -42,7 +42,7 @@ fn run(object: &mut Value, cluster: &str, policies: &[OverridePolicy]) -> Result
         ..ObjectRef::default()
     };
     let cluster = ClusterFacts { name: cluster.into(), ready: true, ..ClusterFacts::default() };
-    apply(object, &reference, &cluster, policies, &JsonAsYaml)
+    apply(object, &reference, &cluster, policies, &JsonAsYaml, &mut Visits::default())
 }
 
 /// What `overriders` make of the value at `pointer`.
@@ -172,6 +172,48 @@ fn a_policy_has_an_allowance() {
     let many = policy("p", PolicyScope::Namespaced, &json!({"imageOverrider": vec![image; 500]}));
     let found = run(&mut object, "east", &[many]).unwrap_err();
     assert_eq!(found.allowed, "1000000 values visited by all policies of the object");
+}
+
+/// Work is bounded for an object with all that it depends on: each policy, rule, overrider and byte counts, also of policies
+/// that change nothing.
+#[test]
+fn all_that_a_job_depends_on_is_overridden_within_one_bound() {
+    let empty = |names: &[&str]| OverrideRule {
+        target_cluster: Some(ClusterAffinity {
+            cluster_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..ClusterAffinity::default()
+        }),
+        overriders: Overriders::default(),
+    };
+    let with_rules = |rules: Vec<OverrideRule>| {
+        let mut policy = policy("p", PolicyScope::Namespaced, &json!({}));
+        policy.spec.override_rules = rules;
+        policy
+    };
+    let image = json!({"component": "Repository", "operator": "add", "value": "x"});
+    let images = policy("p", PolicyScope::Namespaced, &json!({"imageOverrider": vec![image; 400]}));
+    let mut large = job();
+    large["spec"]["roles"]["Worker"]["template"]["spec"]["containers"][0]["image"] =
+        "x".repeat(100_000).into();
+    for (what, object, policies, most) in [
+        ("empty rules", job(), vec![with_rules(vec![empty(&["east"]); 64]); 500], 50),
+        ("rules for other clusters", job(), vec![with_rules(vec![empty(&["west"]); 64]); 2_000], 20),
+        ("many policies", job(), vec![with_rules(Vec::new()); 4_096], 300),
+        ("a long image", large, vec![images], 2_000),
+    ] {
+        let cluster = ClusterFacts { name: "east".to_owned(), ..ClusterFacts::default() };
+        let reference = ObjectRef { namespace: "n".to_owned(), ..ObjectRef::default() };
+        let (mut visits, mut objects) = (Visits::default(), 0);
+        let refused = loop {
+            let mut object = object.clone();
+            match apply(&mut object, &reference, &cluster, &policies, &JsonAsYaml, &mut visits) {
+                Ok(_) if objects < most => objects += 1,
+                Ok(_) => panic!("{what}: more than {most} objects"),
+                Err(error) => break error.allowed,
+            }
+        };
+        assert!(refused.contains("visited") || refused.contains("bytes"), "{what}: {refused}");
+    }
 }
 
 #[test]

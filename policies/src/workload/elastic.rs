@@ -26,7 +26,19 @@ pub(super) fn check(spec: &Value, workers: Option<i64>) -> Result<(), WorkloadEr
         let allowed = "none, not even an empty list: a gang keeps the size that quota has counted";
         return Err(refused("metrics", found, allowed));
     }
-    let Some(workers) = workers else { return Ok(()) };
+    let Some(workers) = workers else {
+        // Without a minimum and a maximum of its own the operator takes the replicas of Worker, and dies where there are none:
+        // all jobs of its kind in that member would stop.
+        let has_own = ["minReplicas", "maxReplicas"].iter().any(|field| !elastic[field].is_null());
+        return match elastic.is_null() || has_own {
+            true => Ok(()),
+            false => Err(WorkloadError::Field {
+                path: "spec.elasticPolicy".to_owned(),
+                found: "neither minReplicas nor maxReplicas, and no role Worker".to_owned(),
+                allowed: "one of them, or a role Worker",
+            }),
+        };
+    };
     let least = count(&elastic["minReplicas"], 0, || "spec.elasticPolicy.minReplicas".to_owned())?;
     if least > workers {
         let allowed = "at most the replicas of Worker: a gang keeps the size that quota has counted";
@@ -77,8 +89,19 @@ mod tests {
 
     #[test]
     fn a_job_without_workers_has_nothing_to_scale() {
-        let job = json!({"spec": {"elasticPolicy": {"minReplicas": 2},
-            "pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {}}}}});
-        assert!(components(WorkloadKind::PyTorchJob, &job).is_ok());
+        let found = |elastic: Value| {
+            let job = json!({"spec": {"elasticPolicy": elastic,
+                "pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {}}}}});
+            components(WorkloadKind::PyTorchJob, &job).err().map(|error| error.to_string())
+        };
+        for harmless in [Value::Null, json!({"minReplicas": 2}), json!({"maxReplicas": 2, "nProcPerNode": 1})]
+        {
+            assert_eq!(found(harmless.clone()), None, "{harmless}");
+        }
+        // A training operator that finds no workers to take its bounds from dies.
+        for deadly in [json!({}), json!({"nProcPerNode": 1}), json!({"minReplicas": null})] {
+            let text = found(deadly.clone()).unwrap_or_default();
+            assert!(text.starts_with("spec.elasticPolicy: found neither"), "{deadly}: {text}");
+        }
     }
 }

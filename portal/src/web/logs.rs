@@ -120,7 +120,7 @@ async fn of_member(hub: &Server, member: &Server, wanted: &Wanted, lines: usize)
     ];
     let path = link(&format!("{path}/log"), &query);
     member
-        .text(&path)
+        .text(&path, 2 * BYTES)
         .await
         .map_err(|error| format!("Cluster {} does not serve this log: {error}", member.name))
 }

@@ -24,6 +24,8 @@ use fleet_pages::{
 const ISOLATION_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
 /// Pods shown of one job.
 const MOST: usize = 200;
+/// Pods that a member is asked for: those that failed are shown first, wherever they are in the list.
+const MOST_LISTED: usize = 2_000;
 /// A member that is slow must not hold up the page.
 const MEMBER_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
@@ -64,7 +66,8 @@ pub async fn of_job(web: &Web, hub: &Server, view: &mut JobView) {
 async fn listed(hub: &Server, member: &Server, job: &JobName) -> Result<Vec<PodRow>, AskError> {
     let Some(mut makers) = makers(hub, member, job).await? else { return Ok(Vec::new()) };
     let path = format!("/api/v1/namespaces/{}/pods", job.namespace);
-    let selectors = Selectors { labels: Some(makers.labels.clone()), ..Selectors::default() };
+    let labels = Some(makers.labels.clone());
+    let selectors = Selectors { labels, most: Some(MOST_LISTED), ..Selectors::default() };
     let listed = member.list(&path, &selectors, "application/json").await?;
     let items = listed["items"].as_array().map_or(&[][..], Vec::as_slice);
     makers.look_behind(member, &job.namespace, items).await;

@@ -169,7 +169,8 @@ impl Stage {
     fn sent(&self, work: Option<&fleet_api::Work>) -> (Value, Vec<String>, Vec<String>) {
         let entry = &self.world.bindings[&key("first")];
         let object = self.world.bound_object(entry).expect("its object");
-        let built = manifests::build(&self.world, entry, object, "m", 0, work).expect("it can be sent");
+        let built = manifests::build(&self.world, entry, object, "m", 0, work, &mut Default::default())
+            .expect("it can be sent");
         (built.manifests[0]["spec"]["activeDeadlineSeconds"].clone(), built.pending, built.withheld)
     }
 }

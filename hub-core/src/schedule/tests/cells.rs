@@ -210,7 +210,15 @@ fn the_mark_of_cells_is_the_hubs_and_stays_for_the_whole_run() {
                 json!({names::ON_CELLS_ANNOTATION: sent});
         }
         let work = sent.map(|_| read(work.clone()));
-        let built = crate::manifests::build(&stage.world, entry, object, "m", 0, work.as_ref());
+        let built = crate::manifests::build(
+            &stage.world,
+            entry,
+            object,
+            "m",
+            0,
+            work.as_ref(),
+            &mut Default::default(),
+        );
         let built = built.expect("a Work").manifests;
         built[0]["metadata"]["annotations"][names::ON_CELLS_ANNOTATION].clone()
     };

@@ -92,7 +92,8 @@ fn components(gpus: i64) -> Value {
     Intents::default().observe(&mut world, Observation::Object(kind.clone(), change));
     let key = ("default".to_string(), name(0));
     let object = world.object(&kind, &key).expect("it stands");
-    let counted = asked::counted(&world, &kind, &key, object, &Default::default()).expect("components");
+    let counted = asked::counted(&world, &kind, &key, object, &Default::default(), &mut Default::default())
+        .expect("components");
     json!(counted.iter().map(fleet_api::convert::component).collect::<Vec<_>>())
 }
 

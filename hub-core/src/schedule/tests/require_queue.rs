@@ -163,7 +163,8 @@ fn what_never_queues_is_not_placed_where_all_must_queue() {
             // Nor is it sent where it is placed already, with a request that it did not have then.
             let entry = &stage.world.bindings[&web];
             let bound = stage.world.bound_object(entry).expect("its object");
-            let built = manifests::build(&stage.world, entry, bound, "m", 0, None).map(|_| ());
+            let built = manifests::build(&stage.world, entry, bound, "m", 0, None, &mut Default::default())
+                .map(|_| ());
             assert_eq!(built.is_err(), is_barred, "{kind:?} {own}");
             if let Some(told) = built.err() {
                 assert_eq!(told.reason, Reason::NotAdmittedToQueue);
