@@ -3,9 +3,11 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use super::placing;
+use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same, same_but};
 use fleet_apiserver_schema::validate::NameRule;
 use fleet_resources::quantity;
+use serde_json::{Value, json};
 
 const ACCESS: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -21,11 +23,7 @@ fn access_modes(spec: &At, why: &str) {
             mode.value(),
             ACCESS.map(|m| format!("{m:?}")).join(", ")
         );
-        modes.note(fleet_apiserver_schema::error::Cause::new(
-            "FieldValueNotSupported",
-            modes.path(),
-            message,
-        ));
+        modes.note(Cause::new("FieldValueNotSupported", modes.path(), message));
     }
     if modes.len() > 1 && modes.items().any(|m| m.text() == "ReadWriteOncePod") {
         modes.forbidden("may not use ReadWriteOncePod with other access modes");
@@ -45,12 +43,34 @@ pub fn check_spec(spec: &At) {
     }
     spec.at("volumeMode").one_of(&["Block", "Filesystem"]);
     spec.at("storageClassName").name(NameRule::Subdomain);
-    for source in ["dataSource", "dataSourceRef"] {
-        let source = spec.at(source);
-        if source.is_set() {
-            source.at("name").need();
-            source.at("kind").need();
+    data_sources(spec);
+    spec.at("volumeAttributesClassName").name(NameRule::Subdomain);
+}
+
+/// Where the content of a claim comes from, said in an older and a newer way.
+fn data_sources(spec: &At) {
+    let (old, new) = (spec.at("dataSource"), spec.at("dataSourceRef"));
+    for source in [&old, &new].into_iter().filter(|source| source.is_set()) {
+        let (group, kind) = (source.at("apiGroup"), source.at("kind"));
+        source.at("name").need();
+        kind.need();
+        if group.text().is_empty() && kind.text() != "PersistentVolumeClaim" {
+            let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            source.note(Cause::invalid(source.path(), &json!(kind.text()), why));
         }
+        group.name(NameRule::Subdomain);
+        source.at("namespace").name(NameRule::Label);
+    }
+    if !old.is_set() || !new.is_set() {
+        return;
+    }
+    // The real server shows nothing of the value.
+    let wrong = |why: &str| spec.note(Cause::invalid(spec.path(), &json!({}), why));
+    let equal = |field: &str| old.at(field).value() == new.at(field).value();
+    if !new.at("namespace").text().is_empty() {
+        wrong("may not be specified when dataSourceRef.namespace is specified");
+    } else if !["apiGroup", "kind", "name"].into_iter().all(equal) {
+        wrong("must match dataSourceRef");
     }
 }
 
@@ -65,7 +85,10 @@ pub fn claim(new: &At, old: Option<&At>, subresource: &str) {
     let before = old.at("spec");
     // A controller fills in the volume, once; the size may grow where the claim is bound.
     let unbound = before.at("volumeName").text().is_empty();
-    let mut free = vec!["resources", "volumeAttributesClassName"];
+    let mut free = vec!["resources"];
+    if new.at("status.phase").text() == "Bound" {
+        free.push("volumeAttributesClassName");
+    }
     if unbound {
         free.push("volumeName");
     }
@@ -77,6 +100,8 @@ pub fn claim(new: &At, old: Option<&At>, subresource: &str) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
     }
+    let mode = spec.at("volumeMode");
+    new.beside("volumeMode", Some(mode.value())).same_as(&before.at("volumeMode"));
     let (size, was) = (spec.at("resources.requests.storage"), before.at("resources.requests.storage"));
     if same(size.value(), was.value()) {
         return;
@@ -129,14 +154,14 @@ pub fn volume(new: &At, old: Option<&At>) {
     let capacity = spec.at("capacity");
     if capacity.is_empty() {
         capacity.required("");
-    } else {
-        if !capacity.at("storage").is_set() || capacity.len() > 1 {
-            capacity.unsupported(&["storage"]);
-        }
-        for (_, amount) in capacity.entries() {
-            if quantity::parse("storage", amount.text()).is_ok_and(|n| n <= 0) {
-                amount.invalid("must be greater than zero");
-            }
+        let message = "Unsupported value: null: supported values: \"storage\"";
+        capacity.note(Cause::new("FieldValueNotSupported", capacity.path(), message));
+    } else if !capacity.at("storage").is_set() || capacity.len() > 1 {
+        capacity.unsupported(&["storage"]);
+    }
+    for (_, amount) in capacity.entries() {
+        if quantity::parse("storage", amount.text()).is_ok_and(|n| n <= 0) {
+            amount.invalid("must be greater than zero");
         }
     }
     spec.at("persistentVolumeReclaimPolicy").one_of(&["Delete", "Recycle", "Retain"]);
@@ -152,12 +177,76 @@ pub fn volume(new: &At, old: Option<&At>) {
         }
     }
     source(&spec, old);
+    let class = spec.at("volumeAttributesClassName");
+    if class.is_set() {
+        if class.text().is_empty() {
+            class.required("an empty string is disallowed");
+        }
+        class.name(NameRule::Subdomain);
+        if !spec.at("csi").is_set() {
+            spec.at("csi").required("has to be specified when using volumeAttributesClassName");
+        }
+    }
     let Some(old) = old else { return };
+    let before = old.at("spec");
+    // These two are told at a place where they are not.
     let mode = spec.at("volumeMode");
-    mode.same_as(&old.at("spec.volumeMode"));
-    let was = old.at("spec.nodeAffinity");
-    if was.is_set() && !same(affinity.value(), was.value()) {
-        affinity.invalid("field is immutable");
+    new.beside("volumeMode", Some(mode.value())).same_as(&before.at("volumeMode"));
+    let was = before.at("nodeAffinity");
+    if was.is_set() && !promoted(was.value(), affinity.value()) {
+        let why = "field is immutable, except for updating from beta label to GA";
+        affinity.invalid_as("nodeAffinity".into(), why);
+    }
+    if before.at("volumeAttributesClassName").is_set() && !class.is_set() {
+        class.forbidden("update from non-nil value to nil is forbidden");
+    }
+}
+
+/// Labels of nodes, and what they are called since they are no longer beta.
+const PROMOTED: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
+
+/// True when nothing changed but keys, from beta labels to those that followed.
+fn promoted(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            let renamed = |key: &str, a: &Value, b: &Value| {
+                key == "key" && PROMOTED.iter().any(|(from, to)| a == from && b == to)
+            };
+            let fine = |(key, v): (&String, &Value)| {
+                b.get(key).is_some_and(|w| promoted(v, w) || renamed(key.as_str(), v, w))
+            };
+            a.len() == b.len() && a.iter().all(fine)
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| promoted(a, b))
+        }
+        _ => old == new,
+    }
+}
+
+const EXPANDER: &str = "controllerExpandSecretRef";
+const HOST_PATHS: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
+/// A directory or a file of the node.
+fn host_path(spec: &At, source: &At) {
+    let (path, kind, policy) =
+        (source.at("path"), source.at("type"), spec.at("persistentVolumeReclaimPolicy"));
+    if path.text().split('/').any(|part| part == "..") {
+        path.invalid("must not contain '..'");
+    }
+    if !HOST_PATHS.contains(&kind.text()) {
+        kind.unsupported(&HOST_PATHS);
+    }
+    let root = path.text().starts_with('/') && path.text().split('/').all(|part| matches!(part, "" | "."));
+    if root && policy.text() == "Recycle" {
+        policy.forbidden("may not be 'recycle' for a hostPath mount of '/'");
     }
 }
 
@@ -181,6 +270,9 @@ fn source(spec: &At, old: Option<&At>) {
         for field in needed {
             source.at(field).need();
         }
+        if kind == "hostPath" {
+            host_path(spec, &source);
+        }
         if kind == "local" && !spec.at("nodeAffinity").is_set() {
             spec.at("nodeAffinity").required("Local volume requires node affinity");
         }
@@ -192,7 +284,12 @@ fn source(spec: &At, old: Option<&At>) {
         let before = old.at("spec");
         for kind in SOURCES {
             let (now, was) = (spec.at(kind), before.at(kind));
-            if !same(now.value(), was.value()) {
+            // Who may make a volume larger can be told once.
+            let free: &[&str] = match kind {
+                "csi" if was.is_set() && !was.at(EXPANDER).is_set() => &[EXPANDER],
+                _ => &[],
+            };
+            if now.is_set() != was.is_set() || !same_but(now.value(), was.value(), free) {
                 let why = "spec.persistentvolumesource is immutable after creation";
                 spec.at("persistentvolumesource").forbidden(why);
                 return;

@@ -3,6 +3,7 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36. Absent on purpose: giving
 //! devices out.
 
+use super::storage;
 use fleet_apiserver_cel::rules::{Wanted, problem};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
@@ -96,22 +97,12 @@ fn opaque(config: &At) {
         opaque.required("");
         return;
     }
-    driver(&opaque.at("driver"));
+    storage::driver_name(&opaque.at("driver"));
     let parameters = opaque.at("parameters");
     if !parameters.is_set() {
         parameters.required("");
     } else if !parameters.value().is_object() {
         parameters.invalid("parameters must be a valid JSON object");
-    }
-}
-
-fn driver(name: &At) {
-    if name.text().is_empty() {
-        name.required("");
-    } else if name.text().len() > 63 {
-        name.too_long(63);
-    } else if let Some(why) = validate::name(NameRule::Subdomain, &name.text().to_lowercase()) {
-        name.invalid(&why);
     }
 }
 
@@ -152,9 +143,15 @@ pub fn class(new: &At) {
 }
 
 /// Checks a ResourceSlice.
-pub fn slice(new: &At) {
+pub fn slice(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
-    driver(&spec.at("driver"));
+    if let Some(old) = old {
+        let before = old.at("spec");
+        for field in ["pool.name", "driver", "nodeName"] {
+            spec.at(field).same_as(&before.at(field));
+        }
+    }
+    storage::driver_name(&spec.at("driver"));
     let pool = spec.at("pool");
     if pool.at("name").text().is_empty() {
         pool.at("name").required("");

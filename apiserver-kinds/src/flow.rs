@@ -4,8 +4,10 @@
 //! of its own, and not by these.
 
 use fleet_apiserver_ground::tree::{self, default_to};
-use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::NameRule;
+use fleet_apiserver_schema::canonical;
+use fleet_apiserver_schema::error::Cause;
+use fleet_apiserver_schema::field::{At, same, same_but};
+use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Value, json};
 
 /// The table of the schemas, and of the levels.
@@ -15,6 +17,11 @@ const LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
 const LAST: i64 = 10_000;
 /// Levels of which nothing is asked but that they are there.
 const EXEMPT: &str = "exempt";
+/// Schemas, and levels, whose spec is what it is.
+const FIXED: [&str; 2] = [EXEMPT, "catch-all"];
+/// What a rule may be about, unless it is about everything.
+const VERBS: [&str; 9] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 /// Fills in the defaults.
 pub fn defaults(plural: &str, value: &mut Value) {
@@ -54,17 +61,41 @@ pub fn schema(new: &At) {
     } else if first == 1 && name.text() != EXEMPT {
         order.invalid("only the schema named 'exempt' may have matchingPrecedence 1");
     }
+    let kind = spec.at("distinguisherMethod.type");
+    if spec.at("distinguisherMethod").is_set() && !matches!(kind.text(), "ByNamespace" | "ByUser") {
+        // Shown with the name of the internal type.
+        let found = json!({"Type": kind.text()});
+        let why = format!("Unsupported value: {found}: supported values: \"ByNamespace\", \"ByUser\"");
+        kind.note(Cause::new("FieldValueNotSupported", kind.path(), why));
+    }
     let level = spec.at("priorityLevelConfiguration.name");
     if level.text().is_empty() {
         level.required("must reference a priority level");
     } else {
         level.name(NameRule::Subdomain);
     }
-    let method = spec.at("distinguisherMethod");
-    if method.is_set() {
-        method.at("type").need_one_of(&["ByNamespace", "ByUser"]);
-    }
     spec.at("rules").items().for_each(|rule| one_rule(&rule));
+    if fixed(SCHEMAS, new.value()).is_some_and(|fixed| !same(&fixed, spec.value())) {
+        spec.invalid(&format!("spec of '{}' must equal the fixed value", name.text()));
+    }
+    conditions(new);
+}
+
+/// The spec that an object of this name must have, in the form in which it is stored.
+fn fixed(table: &str, value: &Value) -> Option<Value> {
+    let name = FIXED.into_iter().find(|name| *name == tree::meta_text(value, "name"))?;
+    let is = |(of, object): &(&str, Value)| *of == table && tree::meta_text(object, "name") == name;
+    let (_, mut object) = own_objects().into_iter().find(is)?;
+    canonical::complete(&mut object);
+    object.get("spec").cloned()
+}
+
+fn conditions(new: &At) {
+    let list = new.at("status.conditions");
+    list.unique("type");
+    list.items().for_each(|condition| {
+        condition.at("type").need();
+    });
 }
 
 fn one_rule(rule: &At) {
@@ -72,63 +103,119 @@ fn one_rule(rule: &At) {
     if subjects.is_empty() {
         subjects.required("subjects must contain at least one value");
     }
-    for subject in subjects.items() {
-        let kind = subject.at("kind");
-        let parts = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
-        kind.need_one_of(&["Group", "ServiceAccount", "User"]);
-        for (of, field) in parts {
-            let part = subject.at(field);
-            if kind.text() == of && !part.is_set() {
-                part.required(&format!("{field} is required when subject kind is '{of}'"));
-            } else if kind.text() != of && part.is_set() {
-                part.forbidden(&format!("{field} is forbidden when subject kind is not '{of}'"));
-            } else if part.is_set() {
-                part.at("name").need();
-            }
-        }
-        if kind.text() == "ServiceAccount" && subject.at("serviceAccount").is_set() {
-            subject.at("serviceAccount.namespace").need();
-        }
-    }
+    subjects.items().for_each(|subject| one_subject(&subject));
     let (resources, paths) = (rule.at("resourceRules"), rule.at("nonResourceRules"));
     if resources.is_empty() && paths.is_empty() {
         rule.required("at least one of resourceRules and nonResourceRules has to be non-empty");
     }
     for resource in resources.items() {
-        for field in ["verbs", "apiGroups", "resources"] {
-            whole_or_parts(&resource.at(field), field);
-        }
-        if resource.at("namespaces").is_empty() && !resource.at("clusterScope").is_true() {
-            resource
-                .at("namespaces")
-                .required("resource rules that are not cluster scoped must supply at least one namespace");
-        }
+        verbs(&resource.at("verbs"));
+        let (groups, kinds) = (resource.at("apiGroups"), resource.at("resources"));
+        whole_or_parts(&groups, "resource rules must supply at least one api group", "api groups");
+        whole_or_parts(&kinds, "resource rules must supply at least one resource", "resources");
+        namespaces(&resource.at("namespaces"), resource.at("clusterScope").is_true());
     }
     for path in paths.items() {
-        whole_or_parts(&path.at("verbs"), "verbs");
-        whole_or_parts(&path.at("nonResourceURLs"), "nonResourceURLs");
+        verbs(&path.at("verbs"));
+        let urls = path.at("nonResourceURLs");
+        if !whole_or_parts(&urls, "nonResourceURLs must contain at least one value", "non-resource URLs") {
+            urls.items().for_each(|url| path_form(&url));
+        }
     }
 }
 
-/// A list has items, and `*` stands alone.
-fn whole_or_parts(list: &At, what: &str) {
-    if list.is_empty() {
-        list.required(&format!("{what} must contain at least one value"));
-    } else if list.len() > 1 && list.items().any(|item| item.text() == "*") {
-        list.invalid("if '*' is present, must not specify other values");
+fn one_subject(subject: &At) {
+    let kind = subject.at("kind");
+    let parts = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
+    if parts.iter().all(|(of, _)| *of != kind.text()) {
+        kind.unsupported(&["Group", "ServiceAccount", "User"]);
+        return;
     }
+    for (of, field) in parts {
+        let part = subject.at(field);
+        match (kind.text() == of, part.is_set()) {
+            (true, false) => part.required(&format!("{field} is required when subject kind is '{of}'")),
+            (false, true) => part.forbidden(&format!("{field} is forbidden when subject kind is not '{of}'")),
+            (true, true) if of == "ServiceAccount" => account(&part),
+            (true, true) => {
+                part.at("name").need();
+            }
+            (false, false) => {}
+        }
+    }
+}
+
+fn account(account: &At) {
+    let (name, namespace) = (account.at("name"), account.at("namespace"));
+    if name.need() && name.text() != "*" {
+        name.name(NameRule::Subdomain);
+    }
+    if namespace.text().is_empty() {
+        namespace.required("must specify namespace for service account");
+    }
+    namespace.name(NameRule::Label);
+}
+
+fn verbs(list: &At) {
+    let whole = whole_or_parts(list, "verbs must contain at least one value", "verbs");
+    if !whole && list.items().any(|verb| !VERBS.contains(&verb.text())) {
+        list.unsupported(&VERBS);
+    }
+}
+
+fn namespaces(list: &At, cluster: bool) {
+    if list.is_empty() && cluster {
+        return;
+    }
+    let missing = "resource rules that are not cluster scoped must supply at least one namespace";
+    if whole_or_parts(list, missing, "namespaces") {
+        return;
+    }
+    for namespace in list.items() {
+        if let Some(why) = validate::name(NameRule::Label, namespace.text()) {
+            let first = "each member of this list must be '*' or a DNS-1123 label";
+            namespace.invalid(&format!("{first}; {why}"));
+        }
+    }
+}
+
+/// A list has items, and `*` stands alone. True if it is there.
+fn whole_or_parts(list: &At, missing: &str, others: &str) -> bool {
+    let whole = list.items().any(|item| item.text() == "*");
+    if list.is_empty() {
+        list.required(missing);
+    } else if list.len() > 1 && whole {
+        list.invalid(&format!("if '*' is present, must not specify other {others}"));
+    }
+    whole
+}
+
+/// A path that is not about resources: no blanks, no empty segments, `*` only for what follows.
+fn path_form(at: &At) {
+    let text = at.text();
+    let why = match text {
+        "" => "must not be empty",
+        "/" => return,
+        _ if !text.starts_with('/') => "must start with slash",
+        _ if text.contains(' ') => "must not contain white-space",
+        _ if text.contains("//") => "must not contain double slash",
+        _ if text.strip_suffix("/*").unwrap_or(text).contains('*') => "wildcard can only do suffix matching",
+        _ => return,
+    };
+    at.note(Cause::invalid(at.path(), &json!(text), why));
 }
 
 /// Checks a PriorityLevelConfiguration.
 pub fn level(new: &At) {
     let spec = new.at("spec");
     let (kind, limited, exempt) = (spec.at("type"), spec.at("limited"), spec.at("exempt"));
-    let is_exempt = new.at("metadata.name").text() == EXEMPT;
-    kind.need_one_of(&["Exempt", "Limited"]);
-    if is_exempt && kind.text() != "Exempt" {
-        kind.invalid("must be 'Exempt' if `name` is 'exempt'");
-    } else if !is_exempt && kind.text() == "Exempt" {
-        kind.invalid("must be 'Limited' if `name` is not 'exempt'");
+    let name = new.at("metadata.name");
+    if (name.text() == EXEMPT) != (kind.text() == "Exempt") {
+        kind.invalid("must be 'Exempt' if and only if `name` is 'exempt'");
+    }
+    match kind.text() {
+        "Exempt" | "Limited" => {}
+        _ => kind.unsupported(&["Exempt", "Limited"]),
     }
     match kind.text() {
         "Exempt" if limited.is_set() => limited.forbidden("must be nil if the type is not Limited"),
@@ -152,11 +239,22 @@ pub fn level(new: &At) {
     if limited.is_set() {
         response(&limited.at("limitResponse"));
     }
+    if let Some(fixed) = fixed(LEVELS, new.value()) {
+        let name = name.text();
+        // Of an exempt level the shares may change.
+        if name == EXEMPT && !same_but(&fixed, spec.value(), &["exempt"]) {
+            spec.invalid(&format!(
+                "spec of '{name}' except the 'spec.exempt' field must equal the fixed value"
+            ));
+        } else if name != EXEMPT && !same(&fixed, spec.value()) {
+            spec.invalid(&format!("spec of '{name}' must equal the fixed value"));
+        }
+    }
+    conditions(new);
 }
 
 fn response(response: &At) {
     let (kind, queuing) = (response.at("type"), response.at("queuing"));
-    kind.need_one_of(&["Queue", "Reject"]);
     match kind.text() {
         "Reject" if queuing.is_set() => {
             queuing.forbidden("must be nil if limited.limitResponse.type is not Limited")
@@ -164,11 +262,13 @@ fn response(response: &At) {
         "Queue" if !queuing.is_set() => {
             queuing.required("must not be empty if limited.limitResponse.type is Limited");
         }
-        _ => {}
+        "Queue" => queues(&queuing),
+        "Reject" => {}
+        _ => kind.unsupported(&["Queue", "Reject"]),
     }
-    if !queuing.is_set() {
-        return;
-    }
+}
+
+fn queues(queuing: &At) {
     let (queues, hand, length) =
         (queuing.at("queues"), queuing.at("handSize"), queuing.at("queueLengthLimit"));
     let number = |at: &At| at.number().unwrap_or(0);
@@ -184,14 +284,21 @@ fn response(response: &At) {
         hand.invalid("must be positive");
     } else if number(&hand) > number(&queues) {
         hand.invalid(&format!("should not be greater than queues ({})", number(&queues)));
-    } else if entropy(number(&queues), number(&hand)) > 60.0 {
-        hand.invalid("required entropy bits of deck size and hand size should not be greater than 60");
+    } else if entropy(number(&queues), number(&hand)) > MOST_BITS {
+        hand.invalid(&format!(
+            "required entropy bits of deckSize {} and handSize {} should not be greater than {MOST_BITS}",
+            number(&queues),
+            number(&hand)
+        ));
     }
 }
 
-/// Bits that tell apart the hands of so many queues.
-fn entropy(queues: i64, hand: i64) -> f64 {
-    (0..hand).map(|i| ((queues - i).max(1) as f64).log2()).sum()
+/// Bits of a hash that choose a hand.
+const MOST_BITS: i64 = 60;
+
+/// Bits that tell apart the hands of so many queues, at most.
+fn entropy(queues: i64, hand: i64) -> i64 {
+    ((queues as f64).log2() * hand as f64).ceil() as i64
 }
 
 /// How many queues, how many of them a hand has, and how long one is.
@@ -343,6 +450,7 @@ mod tests {
             let before = object.clone();
             defaults(plural, &mut object);
             assert_eq!(object, before, "they have all defaults");
+            canonical::complete(&mut object);
             let causes = fleet_apiserver_schema::field::Causes::default();
             let at = At::root(&object, &causes);
             if table == SCHEMAS {

@@ -7,6 +7,7 @@ use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::Value;
 
+mod autoscaling;
 mod claim;
 mod container;
 mod core_v1;
@@ -21,14 +22,14 @@ mod placing;
 mod pod_spec;
 pub mod pods;
 mod policy;
-pub mod printers;
-pub mod registration;
 pub mod scale;
 pub mod services;
 mod storage;
 mod volume;
 pub mod warnings;
 mod workload;
+
+pub use fleet_apiserver_registration as registration;
 
 pub use defaults::{apply, new_job, new_namespace, of_fields, qos, template_generation};
 use fleet_apiserver_schema::field::{At, Causes};
@@ -91,14 +92,13 @@ fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
         ("batch", "cronjobs") => job::cron_job(new, old),
         ("", "configmaps") => core_v1::config_map(new, old),
         ("", "secrets") => core_v1::secret(new, old),
-        ("", "namespaces") => core_v1::namespace(new),
+        ("", "namespaces") => core_v1::namespace(new, subresource),
         ("", "nodes") => core_v1::node(new, old),
-        ("", "serviceaccounts") => core_v1::service_account(new),
         ("", "limitranges") => core_v1::limit_range(new),
         ("", "resourcequotas") => core_v1::resource_quota(new, old),
         (group, "events") => core_v1::event(new, old, !group.is_empty()),
-        ("", "services") => network::service(new),
-        ("", "endpoints") => network::endpoints(new),
+        ("", "services") => network::service(new, old, subresource),
+        ("", "endpoints") => network::endpoints(new, old),
         ("", "persistentvolumes") => claim::volume(new, old),
         ("", "persistentvolumeclaims") => claim::claim(new, old, subresource),
         (group, _) => other_kind(group, r, new, old, subresource),
@@ -108,13 +108,13 @@ fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
 fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
     match (group, r.plural.as_str()) {
         ("discovery.k8s.io", "endpointslices") => network::endpoint_slice(new, old),
-        ("networking.k8s.io", "ingresses") => network::ingress(new, old),
+        ("networking.k8s.io", "ingresses") => network::ingress(new, old, subresource),
         ("networking.k8s.io", "ingressclasses") => network::ingress_class(new, old),
-        ("networking.k8s.io", "networkpolicies") => network::network_policy(new),
+        ("networking.k8s.io", "networkpolicies") => network::network_policy(new, old),
         ("networking.k8s.io", "ipaddresses") => network::ip_address(new, old),
         ("networking.k8s.io", "servicecidrs") => network::service_cidr(new, old),
         ("policy", "poddisruptionbudgets") => policy::budget(new),
-        ("autoscaling", _) => policy::autoscaler(new),
+        ("autoscaling", _) => autoscaling::autoscaler(new, old, subresource),
         ("coordination.k8s.io", "leases") => policy::lease(new),
         ("node.k8s.io", "runtimeclasses") => policy::runtime_class(new, old),
         ("rbac.authorization.k8s.io", "roles") => policy::role(new, true),
@@ -129,7 +129,7 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("storage.k8s.io", "storageclasses") => storage::class(new, old),
         ("storage.k8s.io", "volumeattributesclasses") => storage::attributes_class(new, old),
         ("storage.k8s.io", "csidrivers") => storage::driver(new, old),
-        ("storage.k8s.io", "csinodes") => storage::node(new),
+        ("storage.k8s.io", "csinodes") => storage::node(new, old),
         ("storage.k8s.io", "csistoragecapacities") => storage::capacity(new, old),
         ("storage.k8s.io", "volumeattachments") => storage::attachment(new, old),
         ("resource.k8s.io", "resourceclaims") => {
@@ -143,7 +143,7 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
             }
         }
         ("resource.k8s.io", "deviceclasses") => devices::class(new),
-        ("resource.k8s.io", "resourceslices") => devices::slice(new),
+        ("resource.k8s.io", "resourceslices") => devices::slice(new, old),
         _ => {}
     }
 }

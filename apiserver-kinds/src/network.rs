@@ -1,215 +1,141 @@
-//! Services, Endpoints, EndpointSlices, Ingresses, NetworkPolicies, addresses and their ranges.
+//! What kinds of the network share, and NetworkPolicies, addresses and their ranges.
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36. Absent on purpose: giving out addresses
 //! (see `services`).
 
 use fleet_apiserver_schema::error::Cause;
-use fleet_apiserver_schema::field::{At, same};
-use fleet_apiserver_schema::validate::{self, NameRule};
+use fleet_apiserver_schema::field::At;
+use fleet_apiserver_schema::validate::NameRule;
 use serde_json::json;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+mod endpoints;
+mod ingress;
+mod service;
+
+pub use endpoints::{endpoint_slice, endpoints};
+pub use ingress::{ingress, ingress_class};
+pub use service::service;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-/// Longest time for which a client stays with its pod: a day.
-const LONGEST_AFFINITY_S: i64 = 86_400;
 
-/// Checks a Service.
-pub fn service(new: &At) {
-    let spec = new.at("spec");
-    let (kind, address) = (spec.at("type"), spec.at("clusterIP"));
-    kind.need_one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
-    let headless = address.text() == "None";
-    match kind.text() {
-        "ExternalName" => {
-            let name = spec.at("externalName");
-            let host = name.text().trim_end_matches('.');
-            if host.is_empty() {
-                name.required("");
-            } else if let Some(why) = validate::name(NameRule::Subdomain, host) {
-                name.invalid(&why);
-            }
+/// An address that others may read in another way, such as by octal numbers.
+fn sloppy(text: &str) -> Option<IpAddr> {
+    fn plain(part: &str) -> &str {
+        match part.trim_start_matches('0') {
+            "" if !part.is_empty() => "0",
+            rest => rest,
         }
-        "LoadBalancer" | "NodePort" if headless => {
-            let ips = spec.at("clusterIPs");
-            ips.key("0").invalid(&format!("may not be set to 'None' for {} services", kind.text()));
-        }
-        _ => {}
     }
-    let ports = spec.at("ports");
-    if ports.is_empty() && !headless && kind.text() != "ExternalName" {
-        ports.required("");
-    }
-    service_ports(&ports);
-    spec.at("selector").labels();
-    affinity(&spec);
-    families(&spec);
-    let nearness = spec.at("trafficDistribution");
-    if nearness.is_set() {
-        nearness.need_one_of(&["PreferClose", "PreferSameNode", "PreferSameZone"]);
-    }
-    ingress_points(new, kind.text());
-    let external = spec.at("externalIPs");
-    external.items().for_each(|ip| outside_address(&ip));
-    traffic(&spec, kind.text());
+    let v4 = || text.split('.').map(plain).collect::<Vec<_>>().join(".").parse::<Ipv4Addr>();
+    text.parse().ok().or_else(|| v4().ok().map(IpAddr::V4))
 }
 
-/// The server has addresses of IPv4 alone.
-fn families(spec: &At) {
-    let policy = spec.at("ipFamilyPolicy");
-    policy.one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]);
-    let addressed = spec.at("type").text() != "ExternalName";
-    let headless = spec.at("clusterIP").text() == "None" && spec.at("selector").is_empty();
-    if policy.text() == "RequireDualStack" && addressed && !headless {
-        policy.invalid("this cluster is not configured for dual-stack services");
-    }
-    for family in spec.at("ipFamilies").items() {
-        family.one_of(&["IPv4", "IPv6"]);
-        if family.text() == "IPv6" && addressed && !headless {
-            family.invalid("not configured on this cluster");
-        }
+/// An address, or what is wrong with it.
+pub(crate) fn ip(text: &str) -> Result<IpAddr, &'static str> {
+    match text.parse::<IpAddr>() {
+        Ok(ip) if ip.to_canonical() != ip => Err("must not be an IPv4-mapped IPv6 address"),
+        Ok(ip) => Ok(ip),
+        Err(_) if sloppy(text).is_some() => Err("must not have leading 0s"),
+        Err(_) => Err("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
     }
 }
 
-/// Where a load balancer takes traffic in.
-fn ingress_points(new: &At, kind: &str) {
-    let points = new.at("status.loadBalancer.ingress");
-    if kind != "LoadBalancer" && !points.is_empty() {
-        points.forbidden("may only be used when `spec.type` is 'LoadBalancer'");
-        return;
-    }
-    for point in points.items() {
-        let (ip, mode) = (point.at("ip"), point.at("ipMode"));
-        if !ip.text().is_empty() && ip.text().parse::<IpAddr>().is_err() {
-            ip.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-        }
-        if ip.text().is_empty() && mode.is_set() {
-            mode.forbidden("may not be specified when `ip` is not set");
-        }
-        mode.one_of(&["Proxy", "VIP"]);
-        let host = point.at("hostname");
-        host.name(NameRule::Subdomain);
-        if host.text().parse::<IpAddr>().is_ok() {
-            host.invalid("must be a DNS name, not an IP address");
-        }
+/// A network and the length of its prefix, however it is written.
+fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, length) = text.split_once('/')?;
+    let (ip, digits) = (sloppy(ip)?, length.bytes().all(|b| b.is_ascii_digit()));
+    let bits = length.parse::<u8>().ok().filter(|_| digits)?;
+    (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
+}
+
+/// A network and the length of its prefix, or what is wrong with it.
+pub(crate) fn cidr(text: &str) -> Result<(IpAddr, u8), &'static str> {
+    let none = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    let (ip, bits) = parse_cidr(text).ok_or(none)?;
+    let host = (if ip.is_ipv4() { 32 } else { 128 }) - u32::from(bits);
+    let zeros = |(ip, length): (&str, &str)| {
+        ip.parse::<IpAddr>().is_err() || (length.len() > 1 && length.starts_with('0'))
+    };
+    if text.split_once('/').is_some_and(zeros) {
+        Err("must not have leading 0s in IP or prefix length")
+    } else if ip.to_canonical() != ip {
+        Err("must not have an IPv4-mapped IPv6 address")
+    } else if number_of(ip) & 1u128.checked_shl(host).map_or(u128::MAX, |n| n - 1) != 0 {
+        Err("must not have bits set beyond the prefix length")
+    } else {
+        Ok((ip, bits))
     }
 }
 
-/// An address that may stand for pods outside: none of the machine itself, of a link or of many.
-fn outside_address(at: &At) {
-    let Ok(ip) = at.text().parse::<IpAddr>() else {
-        at.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+/// The texts of a list before. What is there already need not follow the rules that came later.
+fn texts<'v>(list: &At<'v, '_>) -> Vec<&'v str> {
+    list.items().map(|item| item.text()).collect()
+}
+
+/// Checks an address. True when it is one.
+fn check_ip(at: &At, before: &[&str]) -> bool {
+    let wrong = ip(at.text()).err().filter(|_| !before.contains(&at.text()));
+    if let Some(why) = wrong {
+        at.invalid(why);
+    }
+    wrong.is_none()
+}
+
+fn check_cidr(at: &At, before: &[&str]) {
+    if let Some(why) = cidr(at.text()).err().filter(|_| !before.contains(&at.text())) {
+        at.invalid(why);
+    }
+}
+
+/// Where a balancer takes traffic in: an address, a name, or both.
+fn check_point(point: &At, before: &[&str]) {
+    let (ip, host) = (point.at("ip"), point.at("hostname"));
+    if !ip.text().is_empty() {
+        check_ip(&ip, before);
+    }
+    host.name(NameRule::Subdomain);
+    if sloppy(host.text()).is_some() {
+        host.invalid("must be a DNS name, not an IP address");
+    }
+}
+
+/// An address that may stand for pods: none of the machine itself or of a link.
+fn endpoint_ip(at: &At) {
+    let Some(ip) = sloppy(at.text()).map(|ip| ip.to_canonical()) else {
+        at.invalid("must be a valid IP address");
         return;
     };
-    let link = match ip {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
+    let (link, group) = match ip {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] & 0xff0f == 0xff02),
     };
     if ip.is_unspecified() {
-        at.invalid("may not be unspecified (0.0.0.0 or ::)");
+        at.invalid(&format!("may not be unspecified ({})", at.text()));
     } else if ip.is_loopback() {
         at.invalid("may not be in the loopback range (127.0.0.0/8, ::1/128)");
     } else if link {
         at.invalid("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
-    } else if ip.is_multicast() {
+    } else if group {
         at.invalid("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
     }
 }
 
-fn service_ports(ports: &At) {
-    let (mut names, mut numbers, mut outside) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for port in ports.items() {
-        let (name, number, protocol) = (port.at("name"), port.at("port"), port.at("protocol"));
-        if name.text().is_empty() {
-            if ports.len() > 1 {
-                name.required("");
-            }
-        } else {
-            name.name(NameRule::Label);
-            if !names.insert(name.text()) {
-                name.duplicate();
-            }
-        }
-        if number.is_set() {
-            number.port()
-        } else {
-            number.invalid("must be between 1 and 65535, inclusive")
-        }
-        protocol.need_one_of(&PROTOCOLS);
-        let target = port.at("targetPort");
-        if target.is_set() {
-            target.port_or_name();
-        }
-        let application = port.at("appProtocol");
-        if application.is_set() {
-            application.qualified();
-        }
-        if !numbers.insert((number.number(), protocol.text())) {
-            port.duplicate();
-        }
-        let node = port.at("nodePort");
-        if node.number().is_some_and(|n| n > 0) && !outside.insert((node.number(), protocol.text())) {
-            node.duplicate();
-        }
+/// A name that can be a part of a URL.
+fn path_segment(at: &At) {
+    let name = at.text();
+    if matches!(name, "." | "..") {
+        at.invalid(&format!("may not be '{name}'"));
+        return;
+    }
+    for part in ["/", "%"].into_iter().filter(|part| name.contains(*part)) {
+        at.invalid(&format!("may not contain '{part}'"));
     }
 }
 
-fn affinity(spec: &At) {
-    let (kind, config) = (spec.at("sessionAffinity"), spec.at("sessionAffinityConfig"));
-    kind.need_one_of(&["ClientIP", "None"]);
-    match kind.text() {
-        "None" if config.is_set() => config.forbidden("must not be set when session affinity is None"),
-        "ClientIP" if config.is_set() => {
-            let seconds = config.at("clientIP.timeoutSeconds");
-            if !seconds.number().is_some_and(|n| n > 0 && n <= LONGEST_AFFINITY_S) {
-                seconds.invalid("must be greater than 0 and less than 86400");
-            }
-        }
-        _ => {}
-    }
-}
-
-fn traffic(spec: &At, kind: &str) {
-    let (external, inside) = (spec.at("externalTrafficPolicy"), spec.at("internalTrafficPolicy"));
-    let open = matches!(kind, "NodePort" | "LoadBalancer")
-        || (kind == "ClusterIP" && !spec.at("externalIPs").is_empty());
-    if external.is_set() && !external.text().is_empty() {
-        if !open {
-            external.invalid("may only be set for externally-accessible services");
-        }
-        external.one_of(&["Cluster", "Local"]);
-    }
-    inside.one_of(&["Cluster", "Local"]);
-    let health = spec.at("healthCheckNodePort");
-    if health.number().is_some_and(|n| n != 0) && !(kind == "LoadBalancer" && external.text() == "Local") {
-        health
-            .invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'");
-    }
-    let ranges = spec.at("loadBalancerSourceRanges");
-    if !ranges.is_empty() && kind != "LoadBalancer" {
-        let path = format!("{}.LoadBalancerSourceRanges", spec.path());
-        ranges.note(Cause::forbidden(path, "may only be used when `type` is 'LoadBalancer'"));
-    }
-    ranges.items().for_each(|range| cidr(&range));
-    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-        let field = spec.at(field);
-        if field.is_set() && kind != "LoadBalancer" {
-            field.forbidden("may only be used when `type` is 'LoadBalancer'");
-        }
-    }
-}
-
-/// A network and the length of its prefix.
-fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (ip, bits) = text.split_once('/')?;
-    let (ip, bits) = (ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
-    (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
-}
-
-fn cidr(at: &At) {
-    if parse_cidr(at.text()).is_none() {
-        at.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
-    }
+/// The kind or the name of what an object refers to.
+fn need_segment(at: &At) {
+    if at.text().is_empty() { at.required("") } else { path_segment(at) }
 }
 
 fn number_of(ip: IpAddr) -> u128 {
@@ -227,240 +153,41 @@ fn within(outer: (IpAddr, u8), inner: (IpAddr, u8)) -> bool {
     outer.0.is_ipv4() == inner.0.is_ipv4() && inner.1 > outer.1 && cut(outer.0) == cut(inner.0)
 }
 
-/// Checks Endpoints.
-pub fn endpoints(new: &At) {
-    for subset in new.at("subsets").items() {
-        let lists = [subset.at("addresses"), subset.at("notReadyAddresses")];
-        if lists.iter().all(|l| l.is_empty()) {
-            subset.required("must specify `addresses` or `notReadyAddresses`");
-        }
-        for list in &lists {
-            for address in list.items() {
-                outside_address(&address.at("ip"));
-                address.at("hostname").name(NameRule::Label);
-            }
-        }
-        let ports = subset.at("ports");
-        for port in ports.items() {
-            let name = port.at("name");
-            if ports.len() > 1 && name.text().is_empty() {
-                name.required("");
-            }
-            name.name(NameRule::Label);
-            let number = port.at("port");
-            if number.is_set() {
-                number.port()
-            } else {
-                number.invalid("must be between 1 and 65535, inclusive")
-            }
-            port.at("protocol").need_one_of(&PROTOCOLS);
-        }
-    }
-}
-
-/// Most endpoints of a slice, addresses of one, and ports.
-const MOST_ENDPOINTS: usize = 1000;
-const MOST_ADDRESSES: usize = 100;
-const MOST_PORTS: usize = 20_000;
-
-/// Checks an EndpointSlice.
-pub fn endpoint_slice(new: &At, old: Option<&At>) {
-    let family = new.at("addressType");
-    family.need_one_of(&["FQDN", "IPv4", "IPv6"]);
-    if let Some(old) = old {
-        family.same_as(&old.at("addressType"));
-    }
-    let endpoints = new.at("endpoints");
-    if endpoints.len() > MOST_ENDPOINTS {
-        endpoints.too_many(MOST_ENDPOINTS);
-    }
-    for endpoint in endpoints.items() {
-        let addresses = endpoint.at("addresses");
-        if addresses.is_empty() {
-            addresses.required("must contain at least 1 address");
-        } else if addresses.len() > MOST_ADDRESSES {
-            addresses.too_many(MOST_ADDRESSES);
-        }
-        for address in addresses.items() {
-            match (family.text(), address.text().parse::<IpAddr>()) {
-                ("IPv4", Ok(IpAddr::V4(_))) | ("IPv6", Ok(IpAddr::V6(_))) => outside_address(&address),
-                ("IPv4", _) => address.invalid("must be an IPv4 address"),
-                ("IPv6", _) => address.invalid("must be an IPv6 address"),
-                _ => address.name(NameRule::Subdomain),
-            }
-        }
-        endpoint.at("hostname").name(NameRule::Label);
-        endpoint.at("nodeName").name(NameRule::Subdomain);
-    }
-    let ports = new.at("ports");
-    if ports.len() > MOST_PORTS {
-        ports.too_many(MOST_PORTS);
-    }
-    let mut names = BTreeSet::new();
-    for port in ports.items() {
-        let name = port.at("name");
-        name.name(NameRule::Label);
-        if !names.insert(name.text()) {
-            name.duplicate();
-        }
-        port.at("port").port();
-        port.at("protocol").need_one_of(&PROTOCOLS);
-    }
-}
-
-/// Checks an Ingress.
-pub fn ingress(new: &At, old: Option<&At>) {
-    let spec = new.at("spec");
-    if old.is_none() {
-        let (notes, named) = (new.at("metadata.annotations"), spec.at("ingressClassName"));
-        let note = notes.key("kubernetes.io/ingress.class");
-        if note.is_set() && named.is_set() && note.text() != named.text() {
-            let why = "must match `ingressClassName` when both are specified";
-            note.invalid_as("annotations.kubernetes.io/ingress.class".into(), why);
-        }
-    }
-    let (rules, fallback) = (spec.at("rules"), spec.at("defaultBackend"));
-    if rules.is_empty() && !fallback.is_set() {
-        spec.invalid("either `defaultBackend` or `rules` must be specified");
-    }
-    if fallback.is_set() {
-        backend(&fallback);
-    }
-    spec.at("ingressClassName").name(NameRule::Subdomain);
-    for rule in rules.items() {
-        host(&rule.at("host"));
-        let http = rule.at("http");
-        if !http.is_set() {
-            continue;
-        }
-        let paths = http.at("paths");
-        if paths.is_empty() {
-            paths.required("");
-        }
-        paths.items().for_each(|path| ingress_path(&path));
-    }
-    for tls in spec.at("tls").items() {
-        tls.at("hosts").items().for_each(|name| host(&name));
-    }
-}
-
-fn host(at: &At) {
-    let name = at.text();
-    if name.is_empty() {
-        return;
-    }
-    if name.parse::<IpAddr>().is_ok() {
-        at.invalid("must be a DNS name, not an IP address");
-    } else if name.contains('*') {
-        let rest = name.strip_prefix("*.").unwrap_or("");
-        if rest.is_empty() || validate::name(NameRule::Subdomain, rest).is_some() {
-            at.invalid(
-                "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-            );
-        }
-    } else {
-        at.name(NameRule::Subdomain);
-    }
-}
-
-fn ingress_path(at: &At) {
-    let (kind, path) = (at.at("pathType"), at.at("path"));
-    match kind.text() {
-        "" => kind.required("pathType must be specified"),
-        "Exact" | "Prefix" => {
-            if !path.text().starts_with('/') {
-                path.invalid("must be an absolute path");
-            }
-            for wrong in ["//", "/./", "/../", "%2f", "%2F"] {
-                if path.text().contains(wrong) {
-                    path.invalid(&format!("must not contain '{wrong}'"));
-                }
-            }
-            for end in ["/..", "/."] {
-                if path.text().ends_with(end) {
-                    path.invalid(&format!("cannot end with '{end}'"));
-                }
-            }
-        }
-        "ImplementationSpecific" => {
-            if !path.text().is_empty() && !path.text().starts_with('/') {
-                path.invalid("must be an absolute path");
-            }
-        }
-        _ => kind.unsupported(&["Exact", "ImplementationSpecific", "Prefix"]),
-    }
-    backend(&at.at("backend"));
-}
-
-fn backend(at: &At) {
-    let (service, resource) = (at.at("service"), at.at("resource"));
-    match (service.is_set(), resource.is_set()) {
-        (true, true) => at.invalid("cannot set both resource and service backends"),
-        (false, true) => {
-            resource.at("name").need();
-            resource.at("kind").need();
-        }
-        (false, false) => at.required("must specify either a resource or service backend"),
-        (true, false) => {
-            service.at("name").need_name(NameRule::Label);
-            let (name, number) = (service.at("port.name"), service.at("port.number"));
-            match (!name.text().is_empty(), number.number().is_some_and(|n| n != 0)) {
-                (true, true) => at.invalid("cannot set both port name & port number"),
-                (true, false) => name.port_name(),
-                (false, true) => number.port(),
-                (false, false) => at.required("port name or number is required"),
-            }
-        }
-    }
-}
-
-/// Checks an IngressClass.
-pub fn ingress_class(new: &At, old: Option<&At>) {
-    let controller = new.at("spec.controller");
-    let fine = controller.text().split_once('/').is_some_and(|(domain, path)| {
-        validate::name(NameRule::Subdomain, domain).is_none() && !path.is_empty()
-    });
-    if controller.text().is_empty() {
-        controller.required("");
-    } else if !fine {
-        controller.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")");
-    }
-    if let Some(old) = old {
-        controller.same_as(&old.at("spec.controller"));
-    }
-    let parameters = new.at("spec.parameters");
-    if parameters.is_set() {
-        parameters.at("kind").need();
-        parameters.at("name").need();
-        parameters.at("scope").need_one_of(&["Cluster", "Namespace"]);
-    }
-}
+const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 /// Checks a NetworkPolicy.
-pub fn network_policy(new: &At) {
+pub fn network_policy(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
-    spec.at("podSelector").label_selector();
-    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
-        for rule in spec.at(direction).items() {
-            for port in rule.at("ports").items() {
-                policy_port(&port);
-            }
+    let mut before = Vec::new();
+    for (direction, peers) in DIRECTIONS {
+        let Some(old) = old else { break };
+        for rule in old.at("spec").at(direction).items() {
             for peer in rule.at(peers).items() {
-                policy_peer(&peer);
+                let block = peer.at("ipBlock");
+                before.push(block.at("cidr").text());
+                before.extend(texts(&block.at("except")));
             }
+        }
+    }
+    spec.at("podSelector").label_selector();
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.at(direction).items() {
+            rule.at("ports").items().for_each(|port| policy_port(&port));
+            rule.at(peers).items().for_each(|peer| policy_peer(&peer, &before));
         }
     }
     let types = spec.at("policyTypes");
     if types.len() > 2 {
         types.invalid("may not specify more than two policyTypes");
+        return;
     }
     for kind in types.items().filter(|t| !matches!(t.text(), "Ingress" | "Egress")) {
-        kind.unsupported(&["Egress", "Ingress"]);
+        kind.unsupported(&["Ingress", "Egress"]);
     }
 }
 
 fn policy_port(at: &At) {
-    at.at("protocol").one_of(&PROTOCOLS);
+    at.at("protocol").one_of(&["TCP", "UDP", "SCTP"]);
     let (port, end) = (at.at("port"), at.at("endPort"));
     if port.is_set() {
         port.port_or_name();
@@ -471,84 +198,117 @@ fn policy_port(at: &At) {
     match port.number() {
         None if port.is_set() => end.invalid("may not be specified when `port` is non-numeric"),
         None => end.invalid("may not be specified when `port` is not specified"),
-        Some(first) if end.number().unwrap_or(0) < first => {
-            end.invalid("must be greater than or equal to `port`");
+        Some(first) => {
+            if end.number().unwrap_or(0) < first {
+                port.invalid_as(end.path(), "must be greater than or equal to `port`");
+            }
+            end.port();
         }
-        Some(_) => end.port(),
     }
 }
 
-fn policy_peer(at: &At) {
+fn policy_peer(at: &At, before: &[&str]) {
     let (block, pods, namespaces) = (at.at("ipBlock"), at.at("podSelector"), at.at("namespaceSelector"));
     pods.label_selector();
     namespaces.label_selector();
     let others = pods.is_set() || namespaces.is_set();
+    if block.is_set() {
+        policy_block(&block, before);
+    }
     if !block.is_set() && !others {
         at.required("must specify a peer");
     } else if block.is_set() && others {
         at.forbidden("may not specify both ipBlock and another peer");
     }
-    if !block.is_set() {
-        return;
-    }
+}
+
+fn policy_block(block: &At, before: &[&str]) {
     let whole = block.at("cidr");
     if whole.text().is_empty() {
         whole.required("");
         return;
     }
-    cidr(&whole);
+    check_cidr(&whole, before);
     let Some(outer) = parse_cidr(whole.text()) else { return };
     for part in block.at("except").items() {
-        cidr(&part);
+        check_cidr(&part, before);
         if parse_cidr(part.text()).is_some_and(|inner| !within(outer, inner)) {
             part.invalid("must be a strict subset of `cidr`");
         }
     }
 }
 
+/// What is written in another form than the usual one.
+fn canonical(at: &At, usual: &str) {
+    if at.text() != usual {
+        at.invalid(&format!("must be in canonical form ({usual:?})"));
+    }
+}
+
 /// Checks an IPAddress.
 pub fn ip_address(new: &At, old: Option<&At>) {
-    let name = new.at("metadata.name");
-    if !name.text().parse::<IpAddr>().is_ok_and(|ip| ip.to_string() == name.text()) {
-        name.invalid("must be a valid IP address in canonical form");
-    }
     let parent = new.at("spec.parentRef");
+    if let Some(old) = old {
+        parent.same_as(&old.at("spec.parentRef"));
+        return;
+    }
+    let name = new.at("metadata.name");
+    match ip(name.text()) {
+        Ok(ip) => canonical(&name, &ip.to_string()),
+        Err(why) => name.invalid(why),
+    }
     if !parent.is_set() {
         parent.required("");
-    } else {
-        parent.at("resource").need();
-        parent.at("name").need();
+        return;
     }
-    if let Some(old) = old
-        && !same(parent.value(), old.at("spec.parentRef").value())
-    {
-        parent.invalid("field is immutable");
-    }
+    parent.at("group").name(NameRule::Subdomain);
+    need_segment(&parent.at("resource"));
+    need_segment(&parent.at("name"));
+    path_segment(&parent.at("namespace"));
 }
 
 /// Checks a ServiceCIDR.
 pub fn service_cidr(new: &At, old: Option<&At>) {
     let cidrs = new.at("spec.cidrs");
+    let Some(old) = old else {
+        service_ranges(&cidrs);
+        return;
+    };
+    let before = old.at("spec.cidrs");
+    // A second family may come later.
+    let more = (before.len(), cidrs.len()) == (1, 2);
+    if !more && before.len() != cidrs.len() {
+        cidrs.invalid("field is immutable");
+        return;
+    }
+    cidrs.items().zip(before.items()).for_each(|(range, was)| range.same_as(&was));
+    if more {
+        service_ranges(&cidrs);
+    }
+}
+
+fn service_ranges(cidrs: &At) {
     if cidrs.is_empty() {
         cidrs.required("at least one CIDR required");
-    } else if cidrs.len() > 2 {
-        cidrs.invalid("may only hold up to 2 values");
+        return;
+    }
+    if cidrs.len() > 2 {
+        let shown = json!({"CIDRs": cidrs.value()});
+        cidrs.note(Cause::invalid(cidrs.path(), &shown, "may only hold up to 2 values"));
+        return;
     }
     for range in cidrs.items() {
-        cidr(&range);
-        if let Some((ip, bits)) = parse_cidr(range.text()) {
-            let host = (if ip.is_ipv4() { 32 } else { 128 }) - u32::from(bits);
-            let rest = number_of(ip) & 1u128.checked_shl(host).map_or(u128::MAX, |n| n - 1);
-            if rest != 0 {
-                range.invalid("must be in canonical form");
-            }
+        match cidr(range.text()) {
+            Ok((ip, bits)) => canonical(&range, &format!("{ip}/{bits}")),
+            Err(why) => range.invalid(why),
         }
     }
-    if let Some(old) = old {
-        let before = old.at("spec.cidrs");
-        let kept = before.items().zip(cidrs.items()).all(|(a, b)| a.text() == b.text());
-        if !kept || cidrs.len() < before.len() {
-            cidrs.note(Cause::invalid(cidrs.path(), &json!(cidrs.value()), "field is immutable"));
-        }
+    let families: Vec<_> =
+        cidrs.items().filter_map(|range| Some(parse_cidr(range.text())?.0.is_ipv4())).collect();
+    if let [first, second] = families[..]
+        && first == second
+    {
+        let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        cidrs.invalid(why);
     }
 }

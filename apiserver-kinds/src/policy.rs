@@ -1,4 +1,4 @@
-//! Disruption budgets, autoscalers, leases, runtime classes, roles and their bindings.
+//! Disruption budgets, leases, runtime classes, roles and their bindings, requests for certificates.
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
@@ -7,6 +7,7 @@ use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 
 /// Checks a PodDisruptionBudget.
 pub fn budget(new: &At) {
@@ -29,126 +30,6 @@ pub fn budget(new: &At) {
     let status = new.at("status");
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         status.at(field).non_negative();
-    }
-}
-
-/// Most seconds of a window, and of a period, of an autoscaler.
-const LONGEST_WINDOW_S: i64 = 3600;
-const LONGEST_PERIOD_S: i64 = 1800;
-
-/// Checks a HorizontalPodAutoscaler.
-pub fn autoscaler(new: &At) {
-    let spec = new.at("spec");
-    let target = spec.at("scaleTargetRef");
-    for field in ["kind", "name"] {
-        target.at(field).need_name(NameRule::Path);
-    }
-    let version = target.at("apiVersion");
-    // Only replication controllers belong to the group without a name.
-    let core = target.at("kind").text() == "ReplicationController" && version.text() == "v1";
-    if !version.text().contains('/') && !core {
-        let why = "apiVersion must specify API group";
-        version.note(Cause::invalid(version.path(), &json!(version.text()), why));
-    }
-    let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
-    if least.number().is_some_and(|n| n < 1) {
-        least.invalid("must be greater than or equal to 1");
-    }
-    if most.number().unwrap_or(0) < 1 {
-        most.invalid("must be greater than 0");
-    }
-    if least.number().is_some_and(|n| n > most.number().unwrap_or(0)) {
-        most.invalid("must be greater than or equal to `minReplicas`");
-    }
-    for metric in spec.at("metrics").items() {
-        metric_source(&metric);
-    }
-    for direction in ["scaleUp", "scaleDown"] {
-        let rules = spec.at("behavior");
-        let rules = rules.at(direction);
-        if rules.is_set() {
-            scaling_rules(&rules);
-        }
-    }
-}
-
-fn scaling_rules(rules: &At) {
-    let window = rules.at("stabilizationWindowSeconds");
-    window.non_negative();
-    if window.number().is_some_and(|n| n > LONGEST_WINDOW_S) {
-        window.invalid(&format!("must be less than or equal to {LONGEST_WINDOW_S}"));
-    }
-    rules.at("selectPolicy").one_of(&["Disabled", "Max", "Min"]);
-    let policies = rules.at("policies");
-    if policies.is_empty() {
-        policies.required("must specify at least one Policy");
-    }
-    for policy in policies.items() {
-        policy.at("type").need_one_of(&["Percent", "Pods"]);
-        for field in ["value", "periodSeconds"] {
-            let field = policy.at(field);
-            if field.number().unwrap_or(0) <= 0 {
-                field.invalid("must be greater than zero");
-            }
-        }
-        let period = policy.at("periodSeconds");
-        if period.number().is_some_and(|n| n > LONGEST_PERIOD_S) {
-            period.invalid(&format!("must be less than or equal to {LONGEST_PERIOD_S}"));
-        }
-    }
-}
-
-fn metric_source(metric: &At) {
-    let kinds = [
-        ("ContainerResource", "containerResource"),
-        ("External", "external"),
-        ("Object", "object"),
-        ("Pods", "pods"),
-        ("Resource", "resource"),
-    ];
-    let kind = metric.at("type");
-    kind.need_one_of(&kinds.map(|(name, _)| name));
-    for (name, field) in kinds {
-        let source = metric.at(field);
-        if kind.text() == name {
-            if source.is_set() {
-                metric_target(&source, field);
-            } else {
-                source.required("must populate information for the given metric source");
-            }
-        } else if source.is_set() {
-            source.forbidden("must populate the given metric source only");
-        }
-    }
-}
-
-fn metric_target(source: &At, field: &str) {
-    if matches!(field, "resource" | "containerResource") {
-        let name = source.at("name");
-        if name.text().is_empty() {
-            name.required("must specify a resource name");
-        }
-    } else {
-        source.at("metric.name").need();
-    }
-    if field == "containerResource" {
-        source.at("container").need();
-    }
-    let target = source.at("target");
-    target.at("type").need_one_of(&["AverageValue", "Utilization", "Value"]);
-    let (share, value) = (target.at("averageUtilization"), target.at("averageValue"));
-    if share.number().is_some_and(|n| n < 1) {
-        share.invalid("must be greater than 0");
-    }
-    if field != "resource" && field != "containerResource" {
-        return;
-    }
-    match (share.is_set(), value.is_set()) {
-        (true, true) => share.forbidden("may not set both a target raw value and a target utilization"),
-        (false, false) => {
-            share.required("must set either a target raw value or a target utilization");
-        }
-        _ => {}
     }
 }
 
@@ -215,7 +96,7 @@ pub fn binding(new: &At, old: Option<&At>, namespaced: bool) {
     if group.text() != RBAC {
         group.unsupported(&[RBAC]);
     }
-    let kinds: &[&str] = if namespaced { &["ClusterRole", "Role"] } else { &["ClusterRole"] };
+    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     if !kinds.contains(&kind.text()) {
         kind.unsupported(kinds);
     }
@@ -239,13 +120,15 @@ pub fn binding(new: &At, old: Option<&At>, namespaced: bool) {
                     group.unsupported(&[RBAC]);
                 }
             }
-            _ => kind.unsupported(&["Group", "ServiceAccount", "User"]),
+            _ => kind.unsupported(&["ServiceAccount", "User", "Group"]),
         }
     }
     if let Some(old) = old
         && old.at("roleRef").value() != role.value()
     {
-        role.invalid("cannot change roleRef");
+        // Shown with the names of the internal type.
+        let found = json!({"APIGroup": group.text(), "Kind": kind.text(), "Name": name.text()});
+        role.note(Cause::invalid(role.path(), &found, "cannot change roleRef"));
     }
 }
 
@@ -270,23 +153,30 @@ pub fn signing_request(new: &At, old: Option<&At>, subresource: &str) {
         (new.at("status.certificate"), old.map(|o| o.at("status.certificate").text()));
     let before = before.unwrap_or_default();
     if !before.is_empty() && certificate.text() != before {
-        certificate.forbidden("updates may not change certificate content once it is set");
-    } else if before.is_empty() && !certificate.text().is_empty() {
-        use base64::Engine;
-        let bytes = base64::engine::general_purpose::STANDARD.decode(certificate.text()).unwrap_or_default();
-        if !is_pem(&bytes, "CERTIFICATE") {
-            certificate.note(Cause::invalid(
-                certificate.path(),
-                &json!("<certificate data>"),
-                "must contain at least one PEM block with type CERTIFICATE",
-            ));
-        }
+        certificate.forbidden("updates may not modify existing certificate content");
+    } else if before.is_empty()
+        && !certificate.text().is_empty()
+        && let Some(why) = certificate_problem(certificate.text())
+    {
+        certificate.note(Cause::invalid(certificate.path(), &json!("<certificate data>"), &why));
     }
 }
 
-fn is_pem(bytes: &[u8], label: &str) -> bool {
-    let mut blocks = x509_parser::pem::Pem::iter_from_buffer(bytes);
-    blocks.next().is_some_and(|block| block.is_ok_and(|b| b.label == label))
+/// Why a base64 text is no chain of certificates, or None.
+fn certificate_problem(text: &str) -> Option<String> {
+    use base64::Engine;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default();
+    let mut blocks = 0;
+    for block in x509_parser::pem::Pem::iter_from_buffer(&bytes).map_while(Result::ok) {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if let Err(e) = block.parse_x509() {
+            return Some(e.to_string());
+        }
+        blocks += 1;
+    }
+    (blocks == 0).then(|| "must contain at least one CERTIFICATE PEM block".into())
 }
 
 fn request(at: &At) {
@@ -302,7 +192,7 @@ fn request(at: &At) {
         }
         _ => "PEM block type must be CERTIFICATE REQUEST".to_string(),
     };
-    at.note(Cause::invalid(at.path(), &json!("<certificate request>"), &why));
+    at.invalid(&why);
 }
 
 const USAGES: [&str; 23] = [
@@ -364,39 +254,58 @@ fn signer_name(signer: &At) {
 
 fn conditions(new: &At, old: Option<&At>, subresource: &str) {
     let list = new.at("status.conditions");
-    let of =
-        |at: &At, kind: &str| at.items().find(|c| c.at("type").text() == kind).map(|c| c.value().clone());
-    let (approved, denied) = (of(&list, "Approved"), of(&list, "Denied"));
-    if approved.is_some() && denied.is_some() {
-        list.invalid("Approved and Denied conditions are mutually exclusive");
-    }
+    let decided = |at: &At| {
+        let has = |kind: &str| at.items().any(|c| c.at("type").text() == kind);
+        has("Approved") && has("Denied")
+    };
     list.unique("type");
+    let mut decision = None;
     for condition in list.items() {
-        condition.at("type").need();
-        let status = condition.at("status");
-        match condition.at("type").text() {
+        let (kind, status) = (condition.at("type"), condition.at("status"));
+        kind.need();
+        match kind.text() {
             "Approved" | "Denied" | "Failed" if !matches!(status.text(), "True" | "") => {
                 status.unsupported(&["True"]);
             }
             _ => status.need_one_of(&["False", "True", "Unknown"]),
         }
-    }
-    let Some(old) = old else { return };
-    let before = old.at("status.conditions");
-    let plain = |c: Option<Value>| {
-        c.map(|mut c| {
-            for time in ["lastUpdateTime", "lastTransitionTime"] {
-                fleet_apiserver_ground::tree::object(&mut c).remove(time);
-            }
-            c
-        })
-    };
-    for kind in ["Approved", "Denied"] {
-        let (now, was) = (of(&list, kind), of(&before, kind));
-        if was.is_some() && now.is_none() {
-            list.forbidden(&format!("updates may not remove a condition of type {kind:?}"));
-        } else if subresource == "status" && plain(now) != plain(was) {
-            list.forbidden(&format!("updates may not add or change a condition of type {kind:?}"));
+        if matches!(kind.text(), "Approved" | "Denied")
+            && *decision.get_or_insert(kind.text()) != kind.text()
+            && old.is_none_or(|old| !decided(&old.at("status.conditions")))
+        {
+            let why = "Approved and Denied conditions are mutually exclusive";
+            list.note(Cause::invalid(list.path(), kind.value(), why));
         }
     }
+    if let Some(old) = old {
+        kept_conditions(&list, &old.at("status.conditions"), subresource);
+    }
+}
+
+/// What is decided stays decided, and only an approver decides.
+fn kept_conditions(list: &At, before: &At, subresource: &str) {
+    for kind in ["Approved", "Denied", "Failed"] {
+        let (now, was) = (of_type(list, kind), of_type(before, kind));
+        let done = match now.len().cmp(&was.len()) {
+            Ordering::Less => "remove",
+            _ if subresource != "status" || kind == "Failed" => continue,
+            Ordering::Greater => "add",
+            Ordering::Equal if now != was => "modify",
+            Ordering::Equal => continue,
+        };
+        list.forbidden(&format!("updates may not {done} a condition of type {kind:?}"));
+    }
+}
+
+/// The conditions of a type, without their times, which are the server's.
+fn of_type(list: &At, kind: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    for condition in list.items().filter(|c| c.at("type").text() == kind) {
+        let mut bare = condition.value().clone();
+        for time in ["lastUpdateTime", "lastTransitionTime"] {
+            fleet_apiserver_ground::tree::object(&mut bare).remove(time);
+        }
+        found.push(bare);
+    }
+    found
 }

@@ -3,9 +3,10 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use fleet_apiserver_schema::error::Cause;
-use fleet_apiserver_schema::field::{At, same};
+use fleet_apiserver_schema::field::{At, same, same_but};
 use fleet_apiserver_schema::validate::{self, NameRule};
 use fleet_resources::quantity;
+use std::collections::BTreeSet;
 
 fn provisioner(at: &At) {
     if at.text().is_empty() {
@@ -81,12 +82,13 @@ pub fn attributes_class(new: &At, old: Option<&At>) {
     }
 }
 
+/// Seconds that a token for a driver lives at least, and at most.
+const TOKEN_LIFE_S: std::ops::RangeInclusive<i64> = 600..=1 << 32;
+/// Least seconds between two counts of how many volumes a node can take.
+const LEAST_COUNT_PERIOD_S: i64 = 10;
+
 /// Checks a CSIDriver.
 pub fn driver(new: &At, old: Option<&At>) {
-    let name = new.at("metadata.name");
-    if name.text().len() > 63 {
-        name.too_long(63);
-    }
     let spec = new.at("spec");
     let modes = spec.at("volumeLifecycleModes");
     for mode in modes.items().filter(|mode| !matches!(mode.text(), "Persistent" | "Ephemeral")) {
@@ -96,22 +98,101 @@ pub fn driver(new: &At, old: Option<&At>) {
         modes.note(Cause::new("FieldValueNotSupported", modes.path(), why));
     }
     spec.at("fsGroupPolicy").one_of(&["File", "None", "ReadWriteOnceWithFSType"]);
+    token_requests(&spec);
+    let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
+    if period.number().is_some_and(|n| n < LEAST_COUNT_PERIOD_S) {
+        period.invalid("must be greater than or equal to 10 seconds");
+    }
     if let Some(old) = old {
-        for field in ["attachRequired", "volumeLifecycleModes"] {
-            spec.at(field).same_as(&old.at("spec").at(field));
-        }
+        let before = old.at("spec");
+        let attached = spec.beside("attachedRequired", spec.value().get("attachRequired"));
+        attached.same_as(&before.at("attachRequired"));
+        modes.same_as(&before.at("volumeLifecycleModes"));
     }
 }
 
+fn token_requests(spec: &At) {
+    let (requests, mut audiences) = (spec.at("tokenRequests"), BTreeSet::new());
+    for request in requests.items() {
+        let (audience, life) = (request.at("audience"), request.at("expirationSeconds"));
+        if !audiences.insert(audience.text()) {
+            audience.duplicate();
+            continue;
+        }
+        match life.number() {
+            Some(n) if n < *TOKEN_LIFE_S.start() => {
+                life.invalid("may not specify a duration less than 10 minutes");
+            }
+            Some(n) if n > *TOKEN_LIFE_S.end() => {
+                life.invalid("may not specify a duration larger than 2^32 seconds");
+            }
+            _ => {}
+        }
+    }
+    let secret = spec.at("serviceAccountTokenInSecrets");
+    if secret.is_set() && requests.is_empty() {
+        secret.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified");
+    }
+}
+
+/// The name of a driver, which may have capital letters.
+pub fn driver_name(name: &At) {
+    if name.text().is_empty() {
+        name.required("");
+        return;
+    }
+    if name.text().len() > 63 {
+        name.too_long(63);
+    }
+    if let Some(why) = validate::name(NameRule::Subdomain, &name.text().to_lowercase()) {
+        name.invalid(&why);
+    }
+}
+
+/// Most bytes of the name that a driver has for a node.
+const MOST_NODE_ID: usize = 256;
+
 /// Checks a CSINode.
-pub fn node(new: &At) {
+pub fn node(new: &At, old: Option<&At>) {
     let drivers = new.at("spec.drivers");
     drivers.unique("name");
     for driver in drivers.items() {
-        driver.at("name").need();
-        driver.at("nodeID").need();
-        let count = driver.at("allocatable.count");
-        count.non_negative();
+        driver_name(&driver.at("name"));
+        let id = driver.at("nodeID");
+        id.need();
+        if id.text().len() > MOST_NODE_ID {
+            id.invalid(&format!("must be {MOST_NODE_ID} characters or less"));
+        }
+        driver.at("allocatable.count").non_negative();
+        // The driver is blamed for its keys.
+        let mut keys = BTreeSet::new();
+        for key in driver.at("topologyKeys").items() {
+            if key.text().is_empty() {
+                driver.required("");
+            }
+            if !keys.insert(key.text()) {
+                let message = format!("Duplicate value: {}", key.value());
+                driver.note(Cause::new("FieldValueDuplicate", driver.path(), message));
+            }
+            driver.qualified_as(key.text());
+        }
+    }
+    let Some(old) = old else { return };
+    for before in old.at("spec.drivers").items() {
+        let same_name = |driver: &At| driver.at("name").text() == before.at("name").text();
+        for driver in drivers.items().filter(same_name) {
+            if !same_but(driver.value(), before.value(), &["allocatable"]) {
+                let text = |field: &str| driver.at(field).value().to_string();
+                let shown = format!(
+                    "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{},\"Allocatable\":null}}",
+                    text("name"),
+                    text("nodeID"),
+                    text("topologyKeys")
+                );
+                let message = format!("Invalid value: {shown}: field is immutable");
+                drivers.note(Cause::new("FieldValueInvalid", drivers.path(), message));
+            }
+        }
     }
 }
 
@@ -136,8 +217,7 @@ pub fn capacity(new: &At, old: Option<&At>) {
 /// Checks a VolumeAttachment.
 pub fn attachment(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
-    let attacher = spec.at("attacher");
-    provisioner(&attacher);
+    driver_name(&spec.at("attacher"));
     let source = spec.at("source");
     let (volume, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
     match (volume.is_set(), inline.is_set()) {
@@ -146,6 +226,9 @@ pub fn attachment(new: &At, old: Option<&At>) {
         }
         (false, false) => {
             source.required("must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+        }
+        (true, false) if volume.is_empty() => {
+            volume.required("must specify non empty persistentVolumeName");
         }
         _ => {}
     }

@@ -8,6 +8,7 @@ use crate::resource::{Column, Resource, ScalePaths};
 use crate::{builtins, canonical, compiled, definition};
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Checks and completes a CRD before it is stored: default names, conditions, stored versions. `others` are all CRDs
 /// that are stored.
@@ -24,15 +25,17 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, others: &[Value], now: &str) 
         }
     }
     if name != format!("{plural}.{group}") {
-        let why = format!("must be spec.names.plural+\".\"+spec.group: \"{plural}.{group}\"");
-        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(Cause::invalid("metadata.name", &json!(name), why));
     }
-    if !matches!(tree::text(crd, &["spec", "scope"]), "Namespaced" | "Cluster") {
-        let message = format!(
-            "Unsupported value: \"{}\": supported values: \"Cluster\", \"Namespaced\"",
-            tree::text(crd, &["spec", "scope"])
-        );
-        causes.push(Cause::new("FieldValueNotSupported", "spec.scope", message));
+    match tree::text(crd, &["spec", "scope"]) {
+        "Namespaced" | "Cluster" => {}
+        "" => causes.push(Cause::required("spec.scope", "")),
+        scope => {
+            let message =
+                format!("Unsupported value: {scope:?}: supported values: \"Cluster\", \"Namespaced\"");
+            causes.push(Cause::new("FieldValueNotSupported", "spec.scope", message));
+        }
     }
     if builtins::all().iter().any(|r| r.group == group && r.plural == plural) {
         causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
@@ -82,42 +85,28 @@ fn shared(crd: &Value, causes: Vec<Cause>) -> Vec<Cause> {
 fn check_versions(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) -> String {
     let mut stored = String::new();
     let versions = tree::list(crd, &["spec", "versions"]);
-    let mut names = std::collections::BTreeSet::new();
     for (i, v) in versions.iter().enumerate() {
-        let version = tree::text(v, &["name"]);
-        if !names.insert(version) {
-            let message = format!("Duplicate value: {version:?}");
-            causes.push(Cause::new("FieldValueDuplicate", format!("spec.versions[{i}].name"), message));
-        }
         if v.get("storage") == Some(&Value::Bool(true)) {
             stored = tree::text(v, &["name"]).to_string();
         }
         if tree::at(v, &["schema", "openAPIV3Schema"]).is_none() {
-            causes.push(Cause::required(
-                format!("spec.versions[{i}].schema.openAPIV3Schema"),
-                "schemas are required",
-            ));
+            causes.push(Cause::required(format!("spec.versions[{i}].schema.openAPIV3Schema"), ""));
         }
         let known = old.is_some_and(|old| same_schema(old, v));
         if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]).filter(|_| !known) {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             causes.extend(compiled::check(openapi, &field));
         }
-        for (j, c) in tree::list(v, &["additionalPrinterColumns"]).iter().enumerate() {
-            if JsonPath::new(tree::text(c, &["jsonPath"])).is_none() {
-                let field = format!("spec.versions[{i}].additionalPrinterColumns[{j}].jsonPath");
-                causes.push(Cause::invalid(field, &c["jsonPath"], "is not a JSONPath this server supports"));
-            }
-        }
     }
+    let names: BTreeSet<&str> = versions.iter().map(|v| tree::text(v, &["name"])).collect();
     let count = versions.iter().filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
-    if count != 1 {
-        let versions = json!("versions");
-        causes.push(Cause::invalid(
-            "spec.versions",
-            &versions,
-            "must have exactly one version marked as storage version",
-        ));
+    for (wrong, why) in [
+        (names.len() != versions.len(), "must contain unique version names"),
+        (count != 1, "must have exactly one version marked as storage version"),
+    ] {
+        if wrong {
+            causes.push(Cause::invalid("spec.versions", &json!(versions), why));
+        }
     }
     stored
 }

@@ -4,7 +4,9 @@
 //! Inputs: a new or changed CRD. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema
 //! is structural (see `structural`), and rules (see `rules`).
 
+use crate::client_config;
 use crate::field::{At, Causes};
+use crate::jsonpath::JsonPath;
 use crate::schema::Schema;
 use crate::validate::{self, NameRule};
 use fleet_apiserver_cel::cause::Cause;
@@ -47,11 +49,19 @@ pub fn check(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) {
     causes.extend(found.into_inner());
 }
 
-/// A label that begins with a letter.
-fn label(at: &At, text: &str, why: &str) {
-    let wrong = validate::name(NameRule::Label, text).is_some()
-        || !text.starts_with(|c: char| c.is_ascii_lowercase());
-    if !text.is_empty() && wrong {
+/// Why a text is no label that begins with a letter (RFC 1035), or None.
+pub fn label_problem(text: &str) -> Option<&'static str> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 bytes");
+    }
+    let fine =
+        validate::name(NameRule::Label, text).is_none() && text.starts_with(|c: char| c.is_ascii_lowercase());
+    (!fine).then_some(LABEL)
+}
+
+/// A label, if one is there.
+fn label(at: &At) {
+    if let Some(why) = label_problem(at.text()).filter(|_| !at.text().is_empty()) {
         at.invalid(why);
     }
 }
@@ -62,16 +72,16 @@ const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric ch
 
 fn names(names: &At) {
     for field in ["plural", "singular"] {
-        let name = names.at(field);
-        label(&name, name.text(), LABEL);
+        label(&names.at(field));
     }
     for list in ["shortNames", "categories"] {
-        names.at(list).items().for_each(|name| label(&name, name.text(), LABEL));
+        names.at(list).items().for_each(|name| label(&name));
     }
-    let mixed = format!("may have mixed case, but should otherwise match: {LABEL}");
     for field in ["kind", "listKind"] {
         let name = names.at(field);
-        label(&name, &name.text().to_lowercase(), &mixed);
+        if let Some(why) = label_problem(&name.text().to_lowercase()).filter(|_| !name.text().is_empty()) {
+            name.invalid(&format!("may have mixed case, but should otherwise match: {why}"));
+        }
     }
     let (kind, list) = (names.at("kind"), names.at("listKind"));
     if !kind.text().is_empty() && kind.text() == list.text() {
@@ -83,45 +93,56 @@ fn conversion(at: &At) {
     if !at.is_set() {
         return;
     }
-    let (strategy, hook) = (at.at("strategy"), at.at("webhook"));
+    let strategy = at.at("strategy");
     strategy.need_one_of(&["None", "Webhook"]);
+    // Causes name the fields of the internal type, which has no level between.
+    let hook = at.value().get("webhook");
+    let part = |field: &'static str| hook.and_then(|hook| hook.get(field));
+    let config = at.beside("webhookClientConfig", part("clientConfig"));
+    let versions = at.beside("conversionReviewVersions", part("conversionReviewVersions"));
     if strategy.text() == "Webhook" {
-        if !hook.at("clientConfig").is_set() {
-            hook.at("clientConfig").required("required when strategy is set to Webhook");
+        if config.is_set() {
+            client_config::check(&config);
+        } else {
+            config.required("required when strategy is set to Webhook");
         }
-        if hook.at("conversionReviewVersions").is_empty() {
-            hook.at("conversionReviewVersions").required("");
+        client_config::review_versions(&versions, "");
+    } else {
+        const UNUSED: &str = "should not be set when strategy is not set to Webhook";
+        if config.is_set() {
+            config.forbidden(UNUSED);
         }
-    } else if hook.is_set() {
-        hook.forbidden("should not be set when strategy is not set to Webhook");
+        if !versions.is_empty() {
+            versions.forbidden(UNUSED);
+        }
     }
 }
 
 fn one_version(version: &At) {
     let name = version.at("name");
-    if name.text().is_empty() {
-        name.required("");
+    if let Some(why) = label_problem(name.text()) {
+        name.note(Cause::invalid(name.path(), &json!(name.text()), why));
     }
-    label(&name, name.text(), LABEL);
     let warning = version.at("deprecationWarning");
     if warning.is_set() && !version.at("deprecated").is_true() {
         warning.invalid("can only be set for deprecated versions");
     }
     for column in version.at("additionalPrinterColumns").items() {
         column.at("name").need();
-        column.at("jsonPath").need();
         let (kind, format) = (column.at("type"), column.at("format"));
         if kind.text().is_empty() {
             kind.required("must be one of boolean,date,integer,number,string");
         } else if !COLUMN_TYPES.contains(&kind.text()) {
             kind.invalid("must be one of boolean,date,integer,number,string");
         }
-        let path = column.at("jsonPath");
-        if !path.text().is_empty() && !path.text().starts_with('.') {
-            path.invalid("must be a simple json path starting with .");
-        }
         if !format.text().is_empty() && !COLUMN_FORMATS.contains(&format.text()) {
             format.invalid("must be one of byte,date,date-time,double,float,int32,int64,password");
+        }
+        let path = column.beside("JSONPath", column.value().get("jsonPath"));
+        if path.need() && !path.text().starts_with('.') {
+            path.invalid("must be a simple json path starting with .");
+        } else if JsonPath::new(path.text()).is_none() {
+            path.invalid("is not a JSONPath this server supports");
         }
     }
     let fields = version.at("selectableFields");

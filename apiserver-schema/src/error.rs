@@ -248,6 +248,12 @@ impl ApiError {
         ApiError::of(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
+    /// 413 of a JSON patch.
+    pub fn too_many_operations(limit: usize, found: usize) -> ApiError {
+        let why = format!("The allowed maximum operations in a JSON patch is {limit}, got {found}");
+        ApiError::of(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
+    }
+
     /// 410, optionally with a token that continues inconsistently.
     pub fn expired(message: impl Into<String>, continue_token: String) -> ApiError {
         let mut e = ApiError::of(410, "Expired", message);

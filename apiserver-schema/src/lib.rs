@@ -7,6 +7,7 @@
 pub mod base;
 pub mod builtins;
 pub mod canonical;
+pub mod client_config;
 pub mod compiled;
 pub mod convert;
 pub mod crd;

@@ -51,11 +51,12 @@ pub fn try_json_patch(target: &mut Value, patch: Value) -> Result<(), Rejected> 
             "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
         ))));
     }
+    let count = patch.as_array().map_or(0, Vec::len);
+    if count > MAX_OPERATIONS {
+        return Err(Rejected::Other(ApiError::too_many_operations(MAX_OPERATIONS, count)));
+    }
     let patch: json_patch::Patch =
         serde_json::from_value(patch).map_err(|_| Rejected::Other(unprocessable()))?;
-    if patch.0.len() > MAX_OPERATIONS {
-        return Err(Rejected::Other(ApiError::too_large(MAX_OPERATIONS)));
-    }
     let (mut copied, mut visited) = (0, 0_usize);
     // Without undo, which can panic: the target is the caller's copy, which is dropped after a failure.
     for operation in &patch.0 {

@@ -194,7 +194,8 @@ impl Registry {
                 }
                 list.push(json!({"version": version, "resources": resources, "freshness": "Current"}));
             }
-            items.push(json!({"metadata": {"name": group, "creationTimestamp": null}, "versions": list}));
+            let metadata = if core { json!({}) } else { json!({"name": group}) };
+            items.push(json!({"metadata": metadata, "versions": list}));
         }
         json!({
             "kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{api_version}"),

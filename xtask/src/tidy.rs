@@ -38,9 +38,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-apiserver-cel", &["fleet-apiserver-ground"]),
     ("fleet-apiserver-schema", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-cel"]),
     (
-        "fleet-apiserver-kinds",
-        &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-cel", "fleet-apiserver-schema"],
+        "fleet-apiserver-registration",
+        &["fleet-apiserver-ground", "fleet-apiserver-cel", "fleet-apiserver-schema"],
     ),
+    (
+        "fleet-apiserver-kinds",
+        &[
+            "fleet-resources",
+            "fleet-apiserver-ground",
+            "fleet-apiserver-cel",
+            "fleet-apiserver-schema",
+            "fleet-apiserver-registration",
+        ],
+    ),
+    ("fleet-apiserver-printers", &["fleet-apiserver-ground", "fleet-apiserver-schema"]),
     (
         "fleet-apiserver-admission",
         &[
@@ -58,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-apiserver-ground",
             "fleet-apiserver-schema",
             "fleet-apiserver-kinds",
+            "fleet-apiserver-printers",
             "fleet-apiserver-admission",
         ],
     ),

@@ -65,10 +65,19 @@ pub fn complete(response: &mut Response<Body>) {
     }
 }
 
-/// The same answer with line breaks and indents, if it is JSON.
+/// An answer whose type no browser may guess.
+pub fn unsniffed(mut response: Response<Body>) -> Response<Body> {
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
+/// The same answer with line breaks and indents, if it is JSON and there as a whole.
 pub async fn indented(response: Response<Body>) -> Response<Body> {
-    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if !kind.starts_with("application/json") {
+    let headers = response.headers();
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let whole = http_body::Body::size_hint(response.body()).exact().is_some();
+    if !kind.starts_with("application/json") || !whole || headers.contains_key(header::CONTENT_ENCODING) {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -13,6 +13,7 @@ use fleet_apiserver_admission::access::rbac::Question;
 use fleet_apiserver_admission::access::shares::{Gate, Guest, Urgency};
 use fleet_apiserver_admission::access::user::{Certified, Door, User};
 use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_schema::builtins;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form, Params};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -88,7 +89,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     }
     // Nothing at all means what the server allows.
     let limit = limit.flatten().filter(|limit| !limit.is_zero());
-    let pretty = is_pretty(request.uri());
+    let pretty = is_pretty(request.uri(), request.headers());
     let (counted, method, uri) = (core.clone(), request.method().clone(), request.uri().clone());
     let (began, gzip) = (std::time::Instant::now(), headers::takes_gzip(request.headers()));
     let work = answer(core, door, request);
@@ -110,10 +111,17 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     response
 }
 
-/// True if people read the answer; one that goes on and on is not laid out for them.
-fn is_pretty(uri: &http::Uri) -> bool {
-    let asked = uri.query().filter(|q| q.contains("pretty=")).map(|q| Params::parse(Some(q)));
-    asked.is_some_and(|p| p.flag("pretty") && !p.flag("watch") && !uri.path().contains("/watch/"))
+/// True if people read the answer, as they say or by the program they use. One that goes on and on, or that is a
+/// document of its own, is not laid out for them.
+fn is_pretty(uri: &http::Uri, headers: &HeaderMap) -> bool {
+    let program = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    let by_hand = [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|start| program.starts_with(start));
+    if !by_hand && !uri.query().is_some_and(|q| q.contains("pretty=")) {
+        return false;
+    }
+    let p = Params::parse(uri.query());
+    let wanted = if p.get("pretty").is_empty() { by_hand } else { p.flag("pretty") };
+    wanted && !p.flag("watch") && !uri.path().contains("/watch/") && !uri.path().starts_with("/openapi/")
 }
 
 /// A duration as Go writes it: 500ms, 32s, 1m30s, 1.5h, 0.
@@ -159,15 +167,22 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
         Route::Resource(target) => {
             let verb = verb(&parts.method, &target, &params);
             // Who may not ask does not learn what there is.
-            if !core.auth.trusts(&user) {
-                core.auth.allow(&core, &user, &question(&target, &params, verb.unwrap_or_default()))?;
+            if !core.auth.trusts(&user)
+                && let Err(e) =
+                    core.auth.allow(&core, &user, &question(&target, &params, verb.unwrap_or_default()))
+            {
+                return Ok(flow.mark(headers::unsniffed(e.response())));
             }
             let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
-            let mut call = resolve(&core, target, params, parts.headers, user)?;
-            resource(&mut call, verb, body, &mut gate).await
+            match resolve(&core, target, verb, params, parts.headers, user)? {
+                Some(mut call) => resource(&mut call, verb, body, &mut gate).await,
+                None => Ok(not_found()),
+            }
         }
         Route::Discovery(api_version) => {
-            core.auth.allow_path(&core, &user, "get", path)?;
+            if let Some(refused) = barred(&core, &user, &parts.method, path) {
+                return Ok(flow.mark(refused));
+            }
             gate.turn().await?;
             match core.registry.load().resource_list(&api_version) {
                 Some(list) => Ok(http_io::value_response(StatusCode::OK, &list)),
@@ -184,19 +199,30 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
 }
 
 fn not_found() -> Response<Body> {
-    http_io::text_response(StatusCode::NOT_FOUND, "404 page not found\n")
+    headers::unsniffed(http_io::text_response(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 
+/// The answer to who may not see a path.
+fn barred(core: &Core, user: &User, method: &Method, path: &str) -> Option<Response<Body>> {
+    let verb = method.as_str().to_ascii_lowercase();
+    let refused = core.auth.allow_path(core, user, &verb, path).err()?;
+    Some(headers::unsniffed(refused.response()))
+}
+
+/// What a path means; `None`: nothing at all.
 fn resolve(
     core: &Arc<Core>,
     t: Target,
+    verb: &str,
     mut params: Params,
     headers: HeaderMap,
     user: User,
-) -> ApiResult<Call> {
+) -> ApiResult<Option<Call>> {
     let registry = core.registry.load();
     let Some(entry) = registry.find(&t.api_version, &t.plural).cloned() else {
-        return Err(ApiError::no_such_resource());
+        // In a version of its own the server knows what there can be.
+        let own = builtins::all().iter().any(|r| r.api_version() == t.api_version);
+        return if own { Err(ApiError::no_such_resource()) } else { Ok(None) };
     };
     let mut name = t.name;
     if t.watch {
@@ -206,13 +232,15 @@ fn resolve(
             name.clear();
         }
     }
-    if entry.resource.namespaced && t.namespace.is_empty() && !name.is_empty() {
-        return Err(ApiError::no_such_resource());
+    let r = &entry.resource;
+    let elsewhere = match (r.namespaced, t.namespace.is_empty()) {
+        (true, true) => !name.is_empty() || (r.custom && !matches!(verb, "list" | "watch")),
+        (namespaced, bare) => !namespaced && !bare,
+    };
+    if elsewhere {
+        return if r.custom { Ok(None) } else { Err(ApiError::no_such_resource()) };
     }
-    if !entry.resource.namespaced && !t.namespace.is_empty() {
-        return Err(ApiError::no_such_resource());
-    }
-    Ok(Call {
+    Ok(Some(Call {
         core: core.clone(),
         entry,
         namespace: t.namespace,
@@ -223,7 +251,7 @@ fn resolve(
         user,
         headers,
         warnings: Vec::new(),
-    })
+    }))
 }
 
 fn verb(method: &Method, target: &Target, params: &Params) -> Option<&'static str> {
@@ -274,7 +302,7 @@ fn urgency(user: &User, is_lease: bool) -> Urgency {
 }
 
 async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> ApiResult<Response<Body>> {
-    check_subresource(call)?;
+    check_subresource(call, verb)?;
     let urgency = urgency(&call.user, call.resource().is("coordination.k8s.io", "leases"));
     call.form = http_io::negotiate(&call.headers)?;
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
@@ -351,7 +379,7 @@ async fn perform(call: &mut Call, verb: &str, body: &Bytes, packed: bool) -> Api
     Ok(response)
 }
 
-fn check_subresource(call: &Call) -> ApiResult<()> {
+fn check_subresource(call: &Call, verb: &str) -> ApiResult<()> {
     let r = call.resource();
     let known = match call.subresource.as_str() {
         "" => true,
@@ -363,7 +391,15 @@ fn check_subresource(call: &Call) -> ApiResult<()> {
             known && (name == other || name == "proxy")
         }
     };
-    if known { Ok(()) } else { Err(ApiError::no_such_resource()) }
+    if !known {
+        let missing = || ApiError::not_found(r, &call.name);
+        return Err(if r.custom { missing() } else { ApiError::no_such_resource() });
+    }
+    if r.custom && !call.subresource.is_empty() && !matches!(verb, "get" | "update" | "patch") {
+        let why = format!("{verb} is not supported on resources of kind {:?}", r.qualified());
+        return Err(ApiError::not_now(r, &why));
+    }
+    Ok(())
 }
 
 fn other(
@@ -374,7 +410,9 @@ fn other(
     params: &Params,
     headers: &HeaderMap,
 ) -> ApiResult<Response<Body>> {
-    core.auth.allow_path(core, user, "get", path)?;
+    if let Some(refused) = barred(core, user, method, path) {
+        return Ok(refused);
+    }
     if *method != Method::GET && *method != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
@@ -394,7 +432,7 @@ fn other(
                     .collect();
             for probe in health::PROBES {
                 paths.insert(format!("/{probe}"));
-                paths.extend(health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
+                paths.extend(health::checks(probe).map(|check| format!("/{probe}/{check}")));
             }
             for version in core.registry.load().api_versions().filter(|v| v.contains('/')) {
                 paths.extend(version.split('/').next().map(|group| format!("/apis/{group}")));
@@ -473,5 +511,23 @@ mod tests {
         check("/api/v1/namespaces/a/pods", "v1 a pods  ");
         check("/apis/apps/v1/namespaces/a/deployments/d/scale", "apps/v1 a deployments d scale");
         check("/apis/apps/v1/deployments", "apps/v1  deployments  ");
+    }
+
+    #[test]
+    fn people_see_indents() {
+        for (path, program, want) in [
+            ("/api/v1/pods", "curl/8.5.0", true),
+            ("/api/v1/pods", "Wget/1.21", true),
+            ("/api/v1/pods", "Mozilla/5.0 (X11)", true),
+            ("/api/v1/pods", "kubectl/v1.36.0", false),
+            ("/api/v1/pods?pretty=true", "kubectl/v1.36.0", true),
+            ("/api/v1/pods?pretty=false", "curl/8.5.0", false),
+            ("/api/v1/pods?watch=1", "curl/8.5.0", false),
+            ("/api/v1/watch/pods", "curl/8.5.0", false),
+            ("/openapi/v2", "curl/8.5.0", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(program))]);
+            assert_eq!(is_pretty(&http::Uri::from_static(path), &headers), want, "{path} {program}");
+        }
     }
 }

@@ -16,13 +16,17 @@ use fleet_apiserver_schema::{convert, decode, fieldset};
 use http::Response;
 use serde_json::{Value, json};
 
+/// What is applied is not of the kind and version of the URL.
+fn wrong_type(version: &str, kind: &str) -> ApiError {
+    let slash = if version.contains('/') { "" } else { "/" };
+    ApiError::bad_request(format!("invalid object type: {slash}{version}, Kind={kind}"))
+}
+
 /// The part of an object that an applied Scale sets.
 fn scaled_part(r: &Resource, name: &str, scale: &Value) -> ApiResult<Value> {
     let (kind, version) = (tree::text(scale, &["kind"]), tree::text(scale, &["apiVersion"]));
     if kind != "Scale" || version != "autoscaling/v1" {
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {version}, Kind={kind}: the request is for autoscaling/v1, Kind=Scale"
-        )));
+        return Err(wrong_type(version, kind));
     }
     let mut part = json!({"apiVersion": r.api_version(), "kind": r.kind, "metadata": {"name": name}});
     if tree::at(scale, &["spec", "replicas"]).is_some() {
@@ -39,10 +43,7 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
     if scaling {
         config = scaled_part(r, &call.name, &config)?;
     } else if kind != r.kind || version != r.api_version() {
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {}, Kind={kind}",
-            if version.is_empty() { "/" } else { version }
-        )));
+        return Err(wrong_type(version, kind));
     }
     if !tree::list(&config, &["metadata", "managedFields"]).is_empty() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));

@@ -12,6 +12,10 @@ use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::{convert, decode, patch, protobuf};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+/// Where a request that was not looked through before has owners that are named twice.
+pub const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
@@ -48,6 +52,11 @@ pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
 /// What is wrong with the parameter `dryRun`.
 pub fn dry_run_cause(call: &Call) -> Option<Cause> {
     let found: Vec<&str> = call.params.all("dryRun").collect();
+    unknown_dry_run(&found)
+}
+
+/// What is wrong with the values of `dryRun`.
+pub fn unknown_dry_run(found: &[&str]) -> Option<Cause> {
     if found.iter().all(|v| *v == "All") {
         return None;
     }
@@ -89,7 +98,11 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
             value.to_string().chars().take(200).collect::<String>()
         )));
     }
-    if (!kind.is_empty() && kind != r.kind) || (!version.is_empty() && version != r.api_version()) {
+    let wrong = (!kind.is_empty() && kind != r.kind, !version.is_empty() && version != r.api_version());
+    if wrong != (false, false) && r.custom {
+        return Err(another_kind(call, wrong, value));
+    }
+    if wrong != (false, false) {
         let (group, found) = version.rsplit_once('/').unwrap_or(("", version));
         return Err(ApiError::bad_request(format!(
             "{kind} in version \"{found}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
@@ -132,6 +145,24 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
     Ok(())
 }
 
+/// A custom resource that says it is another one: `wrong` in its kind, and in its version.
+fn another_kind(call: &Call, wrong: (bool, bool), value: &Value) -> ApiError {
+    let r = call.resource();
+    let wanted = r.api_version();
+    if wrong.1 && !http_io::content_type(&call.headers).contains("patch") {
+        let found = tree::text(value, &["apiVersion"]);
+        return ApiError::bad_request(format!(
+            "the API version in the data ({found}) does not match the expected API version ({wanted})"
+        ));
+    }
+    let cause =
+        |field: &str, wanted: &str| Cause::invalid(field, &value[field], &format!("must be {wanted}"));
+    let causes = [(wrong.0, "kind", &r.kind), (wrong.1, "apiVersion", &wanted)];
+    let causes =
+        causes.iter().filter(|(is_wrong, ..)| *is_wrong).map(|(_, field, wanted)| cause(field, wanted));
+    ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), causes.collect())
+}
+
 /// The namespace of the body is that of the URL, or is not given.
 pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> {
     let r = call.resource();
@@ -148,6 +179,29 @@ pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> 
         tree::meta(value).remove("namespace");
     }
     Ok(())
+}
+
+/// Drops references to owners that are there already; `found` says where in a request they were found.
+pub fn unite_owners(call: &mut Call, value: &mut Value, found: &str) {
+    let Some(Value::Array(owners)) = tree::meta(value).get_mut("ownerReferences") else { return };
+    if owners.len() < 2 {
+        return;
+    }
+    let mut seen = HashSet::new();
+    let mut twice = Vec::new();
+    owners.retain(|owner| {
+        let first = seen.insert(owner.clone());
+        if !first {
+            twice.push(tree::text(owner, &["uid"]).to_string());
+        }
+        first
+    });
+    if !twice.is_empty() {
+        call.warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        ));
+    }
 }
 
 /// The body of a PUT names the object of its URL.

@@ -17,41 +17,51 @@ use fleet_apiserver_schema::resource::Resource;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
-    let p = &call.params;
-    let mut o = Options {
-        grace: p.number("gracePeriodSeconds")?,
-        propagation: p.get("propagationPolicy").to_string(),
-        dry_run: call.dry_run(),
+/// What a body says; the parameters of the URL are not read then.
+fn sent_options(call: &Call, sent: &[u8], causes: &mut Vec<Cause>) -> ApiResult<(Options, Option<bool>)> {
+    let (v, _) = body::decode_body(call, sent)?;
+    if !v.is_object() && !v.is_null() {
+        return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
+    }
+    let kind = tree::text(&v, &["kind"]);
+    if !matches!(kind, "" | "DeleteOptions") {
+        let version = tree::text(&v, &["apiVersion"]);
+        return Err(ApiError::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+        )));
+    }
+    let text = |path: &[&str]| tree::text(&v, path).to_string();
+    let dry_run: Vec<&str> =
+        tree::list(&v, &["dryRun"]).iter().map(|v| v.as_str().unwrap_or_default()).collect();
+    causes.extend(body::unknown_dry_run(&dry_run));
+    let o = Options {
+        grace: seconds(&v, "gracePeriodSeconds")?,
+        propagation: text(&["propagationPolicy"]),
+        uid: text(&["preconditions", "uid"]),
+        version: text(&["preconditions", "resourceVersion"]),
+        dry_run: !dry_run.is_empty(),
         ..Options::default()
     };
-    let mut orphan = match p.get("orphanDependents") {
-        "" => None,
-        v => Some(v == "true"),
-    };
-    if !sent.is_empty() {
-        let (v, _) = body::decode_body(call, sent)?;
-        if !v.is_object() && !v.is_null() {
-            return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
-        }
-        let kind = tree::text(&v, &["kind"]);
-        if !matches!(kind, "" | "DeleteOptions") {
-            let version = tree::text(&v, &["apiVersion"]);
-            return Err(ApiError::bad_request(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
-            )));
-        }
-        o.grace = seconds(&v, "gracePeriodSeconds")?.or(o.grace);
-        let text = |path: &[&str]| tree::text(&v, path).to_string();
-        if !text(&["propagationPolicy"]).is_empty() {
-            o.propagation = text(&["propagationPolicy"]);
-        }
-        o.uid = text(&["preconditions", "uid"]);
-        o.version = text(&["preconditions", "resourceVersion"]);
-        o.dry_run |= !tree::list(&v, &["dryRun"]).is_empty();
-        orphan = orphan.or(v.get("orphanDependents").and_then(Value::as_bool));
-    }
+    Ok((o, v.get("orphanDependents").and_then(Value::as_bool)))
+}
+
+fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
+    let p = &call.params;
     let mut causes = Vec::new();
+    let (mut o, orphan) = if sent.is_empty() {
+        causes.extend(body::dry_run_cause(call));
+        let o = Options {
+            grace: p.number("gracePeriodSeconds")?,
+            propagation: p.get("propagationPolicy").to_string(),
+            dry_run: call.dry_run(),
+            ..Options::default()
+        };
+        let orphan = p.get("orphanDependents");
+        (o, (!orphan.is_empty()).then_some(orphan == "true"))
+    } else {
+        sent_options(call, sent, &mut causes)?
+    };
+    o.cascades = orphan == Some(false);
     if let Some(orphan) = orphan {
         if o.propagation.is_empty() {
             o.propagation = if orphan { "Orphan" } else { "Background" }.into();
@@ -67,7 +77,6 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
         );
         causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
     }
-    causes.extend(body::dry_run_cause(call));
     if causes.is_empty() { Ok(o) } else { Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
@@ -111,6 +120,10 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         return Err(ApiError::method_not_allowed());
     }
     let o = options(call, body)?;
+    if o.dry_run {
+        // A body may have said so, and webhooks are told.
+        call.params.put("dryRun", "All");
+    }
     let entry = call.entry.clone();
     let r = &*entry.resource;
     if r.is("", "namespaces") && namespaces::PERMANENT.contains(&call.name.as_str()) {
@@ -128,7 +141,11 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         crd::finish_delete(&call.core, &call.name).await?;
     }
     match done {
-        Done::Pending(obj) => read::object_response(call, StatusCode::OK, &obj),
+        Done::Pending(obj) => {
+            // Of all that stay for a while, only these are told apart.
+            let status = if o.cascades { StatusCode::ACCEPTED } else { StatusCode::OK };
+            read::object_response(call, status, &obj)
+        }
         Done::Gone(obj) if r.is("", "pods") => {
             // Shown as marked, though it was never stored so.
             let mut value = obj.full();
@@ -152,6 +169,9 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
 /// DELETE of a collection.
 pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     let o = options(call, body)?;
+    if o.dry_run {
+        call.params.put("dryRun", "All");
+    }
     let entry = call.entry.clone();
     let r = &*entry.resource;
     let filter = Filter::of(call)?;

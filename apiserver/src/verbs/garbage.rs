@@ -156,6 +156,7 @@ impl Worker {
         }
         if &*table.name == "/services" {
             addresses::release(core, &event.obj);
+            self.drop_endpoints(core, &event.obj.key).await;
         }
         let uid = event.obj.meta_text("uid");
         for (name, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {
@@ -174,6 +175,16 @@ impl Worker {
             }
         }
         self.content_gone(core, table, &event.obj).await;
+    }
+
+    /// A service that comes back under its name does not start with the endpoints of the one before.
+    async fn drop_endpoints(&self, core: &Arc<Core>, service: &str) {
+        let endpoints = core.store.table("/endpoints");
+        if core.store.table("/services").get(service).is_none()
+            && let Some(found) = endpoints.get(service)
+        {
+            self.remove(core, &endpoints, &found, "Background").await;
+        }
     }
 
     /// Finishes a namespace or CRD whose last object may just have been deleted.

@@ -10,7 +10,7 @@ use fleet_apiserver_schema::fieldset::{self, Set};
 use fleet_apiserver_schema::merge::merge;
 use fleet_apiserver_schema::{ListKind, Schema};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Who writes, and when.
 pub struct Writer<'a> {
@@ -99,17 +99,19 @@ pub fn same_but_times(a: &Value, b: &Value) -> bool {
         })
 }
 
-/// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones.
-/// A single empty entry resets them.
-pub fn inherit(old: &Value, new: &mut Value) {
-    let sent = tree::list(new, &["metadata", "managedFields"]);
-    if sent.len() == 1 && sent[0].as_object().is_some_and(Map::is_empty) {
-        tree::meta(new).remove("managedFields");
-        return;
-    }
-    if sent.is_empty() {
-        let live = tree::at(old, &["metadata", "managedFields"]).cloned();
-        tree::put(tree::meta(new), "managedFields", live);
+/// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones, as
+/// always by a subresource. An empty list, or a single empty entry, resets them.
+pub fn inherit(old: &Value, new: &mut Value, subresource: &str) {
+    let sent = tree::at(new, &["metadata", "managedFields"]).and_then(Value::as_array);
+    match sent.filter(|_| subresource.is_empty()).map(Vec::as_slice) {
+        Some(list) if list.is_empty() || matches!(list, [Value::Object(one)] if one.is_empty()) => {
+            tree::meta(new).remove("managedFields");
+        }
+        Some(_) => {}
+        None => {
+            let live = tree::at(old, &["metadata", "managedFields"]).cloned();
+            tree::put(tree::meta(new), "managedFields", live);
+        }
     }
 }
 
@@ -262,11 +264,11 @@ fn take_over(
     let mut conflicts = Vec::new();
     for e in entries {
         let mut with = format!("conflict with \"{}\"", tree::text(e, &["manager"]));
+        let sub = tree::text(e, &["subresource"]);
+        if !sub.is_empty() {
+            with.push_str(&format!(" with subresource \"{sub}\""));
+        }
         if tree::text(e, &["operation"]) == "Update" {
-            let sub = tree::text(e, &["subresource"]);
-            if !sub.is_empty() {
-                with.push_str(&format!(" with subresource \"{sub}\""));
-            }
             with.push_str(&format!(" using {}", tree::text(e, &["apiVersion"])));
         }
         let set = fields(e);
@@ -281,20 +283,26 @@ fn take_over(
         fieldset::subtract(set, &change.removed);
     }
     if !conflicts.is_empty() && !force {
-        let n = conflicts.len();
-        let list: Vec<String> = conflicts.iter().map(|c| format!("{}: {}", c.message, c.field)).collect();
-        let text = if n == 1 {
-            list[0].clone()
-        } else {
-            list.iter().map(|l| format!("\n- {l}")).collect::<String>()
-        };
-        let plural = if n == 1 { "" } else { "s" };
-        return Err(ApiError::apply_conflict(
-            format!("Apply failed with {n} conflict{plural}: {}", text.trim_start_matches(' ')),
-            conflicts,
-        ));
+        return Err(ApiError::apply_conflict(told(&conflicts), conflicts));
     }
     Ok(())
+}
+
+/// One conflict in a line; more by manager.
+fn told(conflicts: &[Cause]) -> String {
+    if let [one] = conflicts {
+        return format!("Apply failed with 1 conflict: {}: {}", one.message, one.field);
+    }
+    let mut fields = BTreeMap::<&str, String>::new();
+    for c in conflicts {
+        let manager = c.message.strip_prefix("conflict with ").unwrap_or(&c.message);
+        let list = fields.entry(manager).or_default();
+        list.push_str("\n- ");
+        list.push_str(&c.field);
+    }
+    let managers: Vec<String> =
+        fields.iter().map(|(manager, list)| format!("conflicts with {manager}:{list}")).collect();
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), managers.join("\n"))
 }
 
 /// Splits a change into what may conflict and what kubectl may take over: fields whose live value is the one it

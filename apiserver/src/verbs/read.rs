@@ -11,7 +11,7 @@ use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::feed::Concern;
 use fleet_apiserver_ground::store::{Obj, Page, Place, Range};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_kinds::printers;
+use fleet_apiserver_printers as printers;
 use fleet_apiserver_schema::convert;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form, Params};

@@ -28,6 +28,8 @@ pub struct Options {
     pub version: String,
     /// Nothing is removed.
     pub dry_run: bool,
+    /// `orphanDependents` was said to be false.
+    pub cascades: bool,
 }
 
 /// A whole number of seconds in the options of a request.

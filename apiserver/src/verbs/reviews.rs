@@ -9,9 +9,10 @@ use fleet_apiserver_admission::access::user::{self, User};
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::field::{At, Causes};
 use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// POST of a review.
 pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
@@ -36,6 +37,7 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
         return action::action(call, sent).await;
     }
     tree::meta(&mut value);
+    body::check_namespace_of_body(call, &mut value)?;
     let spec = value.get("spec").cloned().unwrap_or_default();
     let status = match kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user::info(&call.user)}),
@@ -88,90 +90,100 @@ fn asked_for(spec: &Value) -> User {
     user
 }
 
-/// A selector is a text or a list of requirements.
-fn check_selectors(attributes: &Value, causes: &mut Vec<Cause>) {
-    for key in ["fieldSelector", "labelSelector"] {
-        let Some(selector) = attributes.get(key).filter(|s| s.is_object()) else { continue };
-        let at = format!("spec.resourceAttributes.{key}");
-        let (raw, parts) = (tree::text(selector, &["rawSelector"]), tree::list(selector, &["requirements"]));
-        if raw.is_empty() && parts.is_empty() {
-            let why = format!(
-                "when spec.resourceAttributes.{key} is specified, requirements or rawSelector is required"
-            );
-            causes.push(Cause::required(format!("{at}.requirements"), &why));
-        } else if !raw.is_empty() && !parts.is_empty() {
-            let why = "may not specified at the same time as requirements";
-            causes.push(Cause::invalid(format!("{at}.rawSelector"), &json!(raw), why));
+/// A selector is a text or a list of requirements. Operators that nobody here knows are those of newer clients.
+fn check_selector(selector: &At) {
+    let (raw, parts) = (selector.at("rawSelector"), selector.at("requirements"));
+    if raw.is_empty() && parts.is_empty() {
+        let what = selector.path();
+        parts.required(&format!("when {what} is specified, requirements or rawSelector is required"));
+    } else if !raw.is_empty() && !parts.is_empty() {
+        raw.invalid("may not specified at the same time as requirements");
+    }
+    for part in parts.items() {
+        let (key, values) = (part.at("key"), part.at("values"));
+        if key.text().is_empty() {
+            key.required("must be specified");
         }
-        for (i, part) in parts.iter().enumerate() {
-            let at = format!("{at}.requirements[{i}]");
-            if tree::text(part, &["key"]).is_empty() {
-                causes.push(Cause::required(format!("{at}.key"), "must be specified"));
+        match part.at("operator").text() {
+            "In" | "NotIn" if values.is_empty() => {
+                values.required("must be specified when `operator` is 'In' or 'NotIn'");
             }
-            let (operator, values) = (tree::text(part, &["operator"]), tree::list(part, &["values"]));
-            match operator {
-                "In" | "NotIn" if values.is_empty() => {
-                    let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                    causes.push(Cause::required(format!("{at}.values"), why));
-                }
-                "Exists" | "DoesNotExist" if !values.is_empty() => {
-                    let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    causes.push(Cause::forbidden(format!("{at}.values"), why));
-                }
-                "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-                _ => {
-                    let why = "not a valid selector operator";
-                    causes.push(Cause::invalid(format!("{at}.operator"), &json!(operator), why));
-                }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
             }
+            _ => {}
         }
     }
 }
 
+/// It is asked and not kept: it has no name. What is the server's is not looked at.
+fn check_meta(review: &At, kind: &str) {
+    const SERVERS: [&str; 5] =
+        ["managedFields", "creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    let meta = review.at("metadata");
+    let fields = meta.value().as_object().into_iter().flatten();
+    let given: Map<String, Value> = fields
+        .filter(|(key, value)| !SERVERS.contains(&key.as_str()) && !empty(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let (allowed, why) = match kind {
+        "LocalSubjectAccessReview" => ("namespace", "must be empty except for namespace"),
+        _ => ("", "must be empty"),
+    };
+    if given.keys().any(|key| key != allowed) {
+        meta.note(Cause::invalid(meta.path(), &Value::Object(given), why));
+    }
+}
+
 fn check_question(call: &Call, kind: &str, value: &Value) -> ApiResult<()> {
-    let nothing = Value::Null;
-    let spec = value.get("spec").unwrap_or(&nothing);
-    let has = |key: &str| spec.get(key).is_some_and(|v| !v.is_null());
-    let mut causes = Vec::new();
-    // It is asked and not kept: it has no name.
-    let named = |key: &str| !matches!(key, "managedFields" | "creationTimestamp" | "namespace");
-    let meta = tree::at(value, &["metadata"]).and_then(Value::as_object);
-    if meta.into_iter().flatten().any(|(key, v)| named(key) && !v.is_null() && v != "") {
-        let why = match kind {
-            "LocalSubjectAccessReview" => "must be empty except for namespace",
-            _ => "must be empty",
-        };
-        causes.push(Cause::invalid("metadata", &json!({}), why));
-    }
-    check_selectors(spec.get("resourceAttributes").unwrap_or(&nothing), &mut causes);
-    if has("resourceAttributes") == has("nonResourceAttributes") {
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let found = spec.get("resourceAttributes").cloned().unwrap_or_default();
-        causes.push(Cause::invalid("spec.resourceAttributes", &found, why));
-    }
-    if kind != "SelfSubjectAccessReview" {
-        let asked = asked_for(spec);
-        if asked.name.is_empty() && asked.groups.is_empty() {
+    let causes = Causes::default();
+    {
+        let review = At::root(value, &causes);
+        let (of_resource, of_path) =
+            (review.at("spec.resourceAttributes"), review.at("spec.nonResourceAttributes"));
+        // Shown with the names of the internal type.
+        let shown = json!({"Path": of_path.at("path").text(), "Verb": of_path.at("verb").text()});
+        match (of_resource.is_set(), of_path.is_set()) {
+            (true, true) => {
+                let why = "cannot be specified in combination with resourceAttributes";
+                of_path.note(Cause::invalid(of_path.path(), &shown, why));
+            }
+            (false, false) => of_resource
+                .invalid("exactly one of nonResourceAttributes or resourceAttributes must be specified"),
+            _ => {}
+        }
+        let asked = asked_for(review.at("spec").value());
+        if kind != "SelfSubjectAccessReview" && asked.name.is_empty() && asked.groups.is_empty() {
             let why = "at least one of user or group must be specified";
-            causes.push(Cause::invalid("spec.user", &json!(""), why));
+            review.note(Cause::invalid("spec.user", &json!(""), why));
+        }
+        for field in ["fieldSelector", "labelSelector"] {
+            let selector = of_resource.at(field);
+            if selector.value().is_object() {
+                check_selector(&selector);
+            }
+        }
+        check_meta(&review, kind);
+        if kind == "LocalSubjectAccessReview" {
+            let namespace = of_resource.at("namespace");
+            if of_resource.is_set() && namespace.text() != call.namespace {
+                let why = "must match metadata.namespace";
+                namespace.note(Cause::invalid(namespace.path(), &json!(namespace.text()), why));
+            }
+            if of_path.is_set() {
+                let why = "disallowed on this kind of request";
+                of_path.note(Cause::invalid(of_path.path(), &shown, why));
+            }
         }
     }
-    if kind == "LocalSubjectAccessReview" {
-        if has("nonResourceAttributes") {
-            causes.push(Cause::invalid(
-                "spec.nonResourceAttributes",
-                &json!({}),
-                "disallowed on this kind of request",
-            ));
-        } else if tree::text(spec, &["resourceAttributes", "namespace"]) != call.namespace {
-            let found = tree::text(spec, &["resourceAttributes", "namespace"]);
-            causes.push(Cause::invalid(
-                "spec.resourceAttributes.namespace",
-                &json!(found),
-                "must match metadata.namespace",
-            ));
-        }
-    }
+    let causes = causes.into_inner();
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", "", "", causes)) }
 }
 

@@ -20,22 +20,25 @@ use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-fn name_rule(r: &Resource) -> NameRule {
+fn name_rule(r: &Resource, old: Option<&Value>) -> NameRule {
     match (r.group.as_str(), r.plural.as_str()) {
         ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::Path,
         ("", "events") | ("events.k8s.io", _) => NameRule::Path,
         // Checked with its kind: an address may have colons.
         ("networking.k8s.io", "ipaddresses") => NameRule::Path,
         ("", "namespaces" | "services") => NameRule::Label,
+        // Those of before may have dots.
+        ("apps", "statefulsets") if old.is_none() => NameRule::Label,
         _ => NameRule::Subdomain,
     }
 }
 
 /// Kinds whose status the client may set at once, as in the real server.
 pub fn keeps_status_on_create(r: &Resource) -> bool {
-    matches!((r.group.as_str(), r.plural.as_str()), ("", "nodes" | "namespaces" | "persistentvolumes"))
+    r.is("", "nodes")
 }
 
 /// Objects that are nested more deeply than the store takes are refused before anything walks through them.
@@ -50,7 +53,7 @@ fn check_nesting(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<
 pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresource: &str) -> ApiResult<()> {
     check_nesting(r, old, value)?;
     let mut causes = Vec::new();
-    validate::metadata(name_rule(r), value, &mut causes);
+    validate::metadata(name_rule(r, old), value, &mut causes);
     if r.custom {
         let before = causes.len();
         // Unchanged invalid parts of an existing object are tolerated.
@@ -139,11 +142,62 @@ fn same_object(call: &Call, live: &Value, new: &Value) -> ApiResult<()> {
     Ok(())
 }
 
+/// No change marks an object as deleted. A mark that is there stays, whatever is said of it, but not its grace.
+fn check_unmarked(call: &Call, old: Option<&Value>, new: &Value) -> ApiResult<()> {
+    let r = call.resource();
+    if !(call.subresource.is_empty() || (call.subresource == "status" && !r.custom)) {
+        return Ok(());
+    }
+    let mut causes = Vec::new();
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let before = old.and_then(|meta| meta.get(key));
+        let Some(sent) = tree::at(new, &["metadata", key]).filter(|sent| !sent.is_null()) else { continue };
+        if before != Some(sent) && (before.is_none() || key != "deletionTimestamp") {
+            causes.push(Cause::invalid(format!("metadata.{key}"), sent, "field is immutable"));
+        }
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&r.group, &r.kind, &call.name, causes)) }
+}
+
+/// Only the status is the client's, and of a built-in kind most of the metadata.
+fn status_part(call: &Call, live: &Value, new: &mut Value) {
+    let r = call.resource();
+    let entries = r.custom.then(|| tree::meta(new).remove("managedFields"));
+    restore(new, live, if r.custom { &["status"] } else { &["status", "metadata"] });
+    let meta = tree::meta(new);
+    match entries {
+        Some(entries) => tree::put(meta, "managedFields", entries),
+        None => {
+            let owners = tree::at(live, &["metadata", "ownerReferences"]).cloned();
+            tree::put(meta, "ownerReferences", owners);
+        }
+    }
+    if r.is("", "persistentvolumes") {
+        phase_time(live, new, &call.core.clock.stamp());
+    }
+}
+
+/// The time of a volume's phase: that of its change, unless the client names another one.
+fn phase_time(live: &Value, new: &mut Value, now: &str) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    let phase = |v: &Value| tree::at(v, &["status", "phase"]).cloned();
+    let time = |v: &Value| tree::at(v, &["status", TIME]).filter(|time| !time.is_null()).cloned();
+    let (before, given) = (time(live), time(new));
+    let moved = phase(live) != phase(new);
+    let time = match given {
+        None if !moved => before,
+        given if moved && (given.is_none() || given == before) => Some(now.into()),
+        given => given,
+    };
+    tree::put(tree::child(new, "status"), TIME, time);
+}
+
 /// Combines the part of an object that the endpoint may change with the rest of the live object.
 pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
     let r = call.resource();
     same_object(call, live, &new)?;
     let old_meta = tree::at(live, &["metadata"]);
+    check_unmarked(call, old_meta, &new)?;
     {
         let meta = tree::meta(&mut new);
         meta.insert("name".into(), call.name.as_str().into());
@@ -153,23 +207,11 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
         meta.insert("resourceVersion".into(), old.rv.to_string().into());
     }
     if !applied {
-        managed::inherit(live, &mut new);
+        managed::inherit(live, &mut new, &call.subresource);
     }
     let old_part = |key: &str| live.get(key).cloned();
     match call.subresource.as_str() {
-        "status" => {
-            // Only the status is the client's, and of a built-in kind most of the metadata.
-            let entries = r.custom.then(|| tree::meta(&mut new).remove("managedFields"));
-            restore(&mut new, live, if r.custom { &["status"] } else { &["status", "metadata"] });
-            let meta = tree::meta(&mut new);
-            match entries {
-                Some(entries) => tree::put(meta, "managedFields", entries),
-                None => {
-                    let owners = old_meta.and_then(|m| m.get("ownerReferences")).cloned();
-                    tree::put(meta, "ownerReferences", owners);
-                }
-            }
-        }
+        "status" => status_part(call, live, &mut new),
         "finalize" => {
             let finalizers = tree::at(&new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
             new = live.clone();
@@ -193,7 +235,8 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             if r.status {
                 tree::put(tree::object(&mut new), "status", old_part("status"));
             }
-            if r.is("", "namespaces") {
+            // What a certificate is asked for stays what its approver has seen.
+            if r.is("", "namespaces") || r.is("certificates.k8s.io", "certificatesigningrequests") {
                 tree::put(tree::object(&mut new), "spec", old_part("spec"));
             }
         }
@@ -213,6 +256,31 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     Ok(new)
 }
 
+/// True when a change is one of what the object asks for, which its generation counts.
+fn counts(r: &Resource, live: &Value, new: &Value) -> bool {
+    let labels = |v: &Value| tree::at(v, &["metadata", "labels"]).cloned();
+    match (r.group.as_str(), r.plural.as_str()) {
+        ("scheduling.k8s.io", "priorityclasses") => false,
+        // A new one has no number.
+        ("storage.k8s.io", "csidrivers") => live.get("spec") != new.get("spec"),
+        ("discovery.k8s.io", "endpointslices") => differs(r, live, new) || labels(live) != labels(new),
+        _ => (r.custom || r.generation) && differs(r, live, new),
+    }
+}
+
+fn differs(r: &Resource, live: &Value, new: &Value) -> bool {
+    // Custom resources without /status count every field.
+    let counted = |key: &str| match key {
+        "metadata" | "apiVersion" | "kind" => false,
+        "status" => r.custom && !r.status,
+        _ => true,
+    };
+    let empty = Map::new();
+    let (a, b) = (live.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+    a.iter().any(|(k, v)| counted(k) && b.get(k) != Some(v))
+        || b.keys().any(|k| counted(k) && !a.contains_key(k))
+}
+
 /// Applies the rules of an update to what was composed: generation, ownership, validation.
 pub fn finish(
     call: &Call,
@@ -226,22 +294,12 @@ pub fn finish(
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
         definitions::admit(Some(&*live), &mut new, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
-    if r.custom || r.generation {
-        let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
-        let empty = Map::new();
-        let (a, b) = (live.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-        // Custom resources without /status count every field.
-        let status_counts = r.custom && !r.status;
-        let differs =
-            a.iter().any(|(k, v)| (!same(k) || (status_counts && k == "status")) && b.get(k) != Some(v))
-                || b.keys().any(|k| (!same(k) || (status_counts && k == "status")) && !a.contains_key(k));
-        if differs {
-            let generation = tree::number(live, &["metadata", "generation"]) + 1;
-            tree::meta(&mut new).insert("generation".into(), generation.into());
-            if is_policy(r) {
-                let status = typing::status(&call.core, &new);
-                tree::object(&mut new).insert("status".into(), status);
-            }
+    if counts(r, live, &new) {
+        let generation = tree::number(live, &["metadata", "generation"]) + 1;
+        tree::meta(&mut new).insert("generation".into(), generation.into());
+        if is_policy(r) {
+            let status = typing::status(&call.core, &new);
+            tree::object(&mut new).insert("status".into(), status);
         }
     }
     if !applied && managed::is_tracked(&call.core.untracked, &new) {
@@ -269,9 +327,12 @@ pub fn finish(
     if deleting {
         let before = tree::list(live, &["metadata", "finalizers"]);
         let after = tree::list(&new, &["metadata", "finalizers"]);
-        if let Some(added) = after.iter().find(|f| !before.contains(f)) {
+        let added: BTreeSet<String> =
+            after.iter().filter(|f| !before.contains(f)).map(Value::to_string).collect();
+        if !added.is_empty() {
+            let added = Vec::from_iter(added).join(", ");
             let why = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{added}}}"
             );
             return Err(ApiError::invalid(
                 &r.group,

@@ -11,9 +11,11 @@ use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+const GROUP: &str = "authentication.k8s.io";
 /// Life of a token that names none.
 const DEFAULT_LIFE_S: i64 = 3600;
 /// Shortest and longest life that can be asked for.
@@ -83,7 +85,7 @@ fn seconds(spec: &Value) -> ApiResult<i64> {
                 "may not specify a duration larger than 2^32 seconds"
             };
             let cause = Cause::invalid("spec.expirationSeconds", &json!(s), why);
-            Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]))
+            Err(ApiError::invalid(GROUP, "TokenRequest", "", vec![cause]))
         }
         Some(s) => Ok(s),
     }
@@ -110,12 +112,22 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
     if !value.is_object() {
         return Err(ApiError::bad_request("the body is not a TokenRequest object"));
     }
-    let account = read::current(call).await?;
+    body::check_namespace_of_body(call, &mut value)?;
     let named = tree::meta_text(&value, "name");
     if !named.is_empty() && named != call.name {
         let why = "must match the service account name if specified";
         let cause = Cause::invalid("metadata.name", &json!(named), why);
-        return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
+        return Err(ApiError::invalid(GROUP, "TokenRequest", &call.name, vec![cause]));
+    }
+    let account = read::current(call).await?;
+    let uid = account.meta_text("uid");
+    let sent = tree::meta_text(&value, "uid");
+    if !sent.is_empty() && sent != uid {
+        let why = format!(
+            "the UID in the token request ({sent}) does not match the UID of the service account ({uid})"
+        );
+        let r = Resource { group: GROUP.into(), plural: "TokenRequest".into(), ..Resource::default() };
+        return Err(ApiError::conflict(&r, &call.name, &why));
     }
     let spec = value.get("spec").cloned().unwrap_or_default();
     let seconds = seconds(&spec)?;
@@ -124,6 +136,7 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         audiences.push(accounts::AUDIENCE.into());
     }
     complete(call, &mut value, seconds, &audiences);
+    tree::meta(&mut value).insert("uid".into(), json!(uid));
     let name = call.name.clone();
     admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
     let granted = seconds.min(LONGEST_S);
@@ -134,7 +147,6 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
     tree::child(&mut value, "spec").insert("expirationSeconds".into(), granted.into());
     let mut scope = bound(call, &spec)?;
     scope.insert("namespace".into(), call.namespace.as_str().into());
-    let uid = account.meta_text("uid");
     scope.insert("serviceaccount".into(), json!({"name": call.name, "uid": uid}));
     let now = call.core.clock.now().as_second();
     let claims = json!({

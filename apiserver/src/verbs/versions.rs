@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_kinds::printers;
+use fleet_apiserver_printers as printers;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form};
 use fleet_apiserver_schema::registry::ServedResource;

@@ -10,7 +10,7 @@ use fleet_apiserver_admission::call::{Call, Core};
 use fleet_apiserver_ground::feed::Listener;
 use fleet_apiserver_ground::store::{Event, EventKind, Obj, Place, Range};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_kinds::printers::{self, Include};
+use fleet_apiserver_printers::{self as printers, Include};
 use fleet_apiserver_schema::convert;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io::{Form, Params};
@@ -134,7 +134,8 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
             let f = &watcher.filter;
             watcher.initial = page.items.into_iter().filter(|o| f.covers(&o.key) && f.selects(o)).collect();
         }
-        watcher.mark_end = streaming;
+        // Also of a watch that names no revision, which is taken for a streaming one.
+        watcher.mark_end = true;
     } else if asked == 0 {
         watcher.cursor = call.core.store.durable();
     } else {

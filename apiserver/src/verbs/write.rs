@@ -4,8 +4,8 @@
 //! themselves (see `body`, `settle`, `admission`).
 
 use crate::verbs::body::{
-    check_named, check_namespace_of_body, check_options, created_by_update, decode_body, normalize,
-    take_unchanged, undecodable, updated_blindly,
+    AFTER_ADMISSION, check_named, check_namespace_of_body, check_options, created_by_update, decode_body,
+    normalize, take_unchanged, undecodable, unite_owners, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
@@ -186,28 +186,6 @@ async fn mutate(
     Ok(())
 }
 
-/// An owner counts once, however often it is named.
-fn unite_owners(call: &mut Call, value: &mut Value) {
-    let Some(Value::Array(owners)) = tree::meta(value).get_mut("ownerReferences") else { return };
-    let mut seen = std::collections::BTreeSet::new();
-    let before = owners.len();
-    let mut twice = Vec::new();
-    owners.retain(|o| {
-        let uid = tree::text(o, &["uid"]).to_string();
-        let first = uid.is_empty() || seen.insert(uid.clone());
-        if !first {
-            twice.push(uid);
-        }
-        first
-    });
-    if owners.len() != before {
-        call.warnings.push(format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            twice.join(", ")
-        ));
-    }
-}
-
 /// Nothing new is made of a kind whose definition is being deleted.
 fn check_definition_stays(r: &Resource) -> ApiResult<()> {
     if !r.terminating {
@@ -224,6 +202,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         services::settle(&call.core, None, value)?;
     }
     mutate(call, Operation::Create, None, value).await?;
+    unite_owners(call, value, AFTER_ADMISSION);
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") {
         definitions::admit(None, value, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
@@ -271,7 +250,6 @@ pub(super) async fn create_object(
     let entry = call.entry.clone();
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
-    unite_owners(call, &mut value);
     check_definition_stays(r)?;
     check_namespace_open(call, tree::meta_text(&value, "name")).await?;
     let base = tree::meta_text(&value, "generateName").to_string();
@@ -279,6 +257,7 @@ pub(super) async fn create_object(
     let now = call.core.clock.stamp();
     own(&call.core.ids, r, &mut value, &now);
     if !applied {
+        unite_owners(call, &mut value, "");
         track_new(call, &mut value, &now);
     }
     if generate {
@@ -356,6 +335,7 @@ pub(super) async fn change(
     // A webhook that is interested in scaling sees the Scale, and may refuse it only.
     if call.subresource != "scale" {
         mutate(call, Operation::Update, Some(&live), &mut new).await?;
+        unite_owners(call, &mut new, AFTER_ADMISSION);
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
     if !call.resource().custom {
@@ -466,6 +446,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !scaling {
         normalize(call, &mut sent, &duplicates)?;
         check_namespace_of_body(call, &mut sent)?;
+        unite_owners(call, &mut sent, "");
     }
     let kind = tree::text(&sent, &["kind"]);
     if scaling && !matches!(kind, "" | "Scale") {
@@ -493,7 +474,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             let cause =
                 Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             let r = call.resource();
-            return Err(ApiError::invalid(&r.group, &r.kind, &call.name, vec![cause]));
+            return Err(ApiError::invalid(&r.group, &r.plural, &call.name, vec![cause]));
         }
         if version.parse::<u64>().is_err() && !version.is_empty() {
             let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
@@ -516,7 +497,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
 /// PATCH of any type.
 pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     let kind = http_io::content_type(&call.headers).to_string();
-    let apply = matches!(kind.as_str(), "application/apply-patch+yaml" | "application/apply-patch+json");
+    let apply = kind == "application/apply-patch+yaml";
     check_options(call, "PatchOptions", apply)?;
     let custom = call.resource().custom;
     let known = match kind.as_str() {
@@ -525,7 +506,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         _ => apply,
     };
     if !known {
-        return Err(if custom && kind.ends_with("-patch+json") {
+        return Err(if custom {
             let list =
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
             ApiError::unsupported_media(list)

@@ -149,7 +149,7 @@ async fn a_schema_that_cannot_be_kept_is_refused_at_its_place() {
         (json!({"selectableFields": [{"jsonPath": ".spec"}]}), "selectableFields[0].jsonPath"),
         (
             json!({"additionalPrinterColumns": [{"name": "a", "type": "string", "jsonPath": "{"}]}),
-            "additionalPrinterColumns[0].jsonPath",
+            "additionalPrinterColumns[0].JSONPath",
         ),
     ] {
         let mut asked = definition(&format!("{}.example.com", random("g")), of(json!({"a": text})));

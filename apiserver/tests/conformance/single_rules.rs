@@ -83,7 +83,7 @@ async fn workloads_events_and_nodes() {
         &api,
         &events,
         vec![
-            (event(json!({"deprecatedCount": 1})), "deprecatedCount"),
+            (event(json!({"deprecatedCount": 1})), "count"),
             (event(json!({"series": {"count": 1, "lastObservedTime": time}})), "series.count"),
         ],
     )

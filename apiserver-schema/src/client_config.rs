@@ -1,0 +1,178 @@
+//! How a webhook is reached: by a URL, or by a service of the cluster; and which versions of a review it knows.
+//!
+//! Inputs: the configuration of a client, as webhooks and conversions have it. Source: Kubernetes 1.36. Absent on purpose:
+//! the bundle of certificates, and whether anybody answers.
+
+use crate::definition::label_problem;
+use crate::field::At;
+use crate::validate::{self, NameRule};
+use fleet_apiserver_cel::cause::Cause;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Versions of a review of which a webhook knows at least one.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Checks the versions of a review; `missing` says what is wrong with none.
+pub fn review_versions(list: &At, missing: &str) {
+    if list.is_empty() {
+        list.required(missing);
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for version in list.items() {
+        if !seen.insert(version.text()) {
+            version.invalid("duplicate version");
+        } else if let Some(why) = label_problem(version.text()) {
+            version.invalid(why);
+        }
+    }
+    if !VERSIONS.iter().any(|known| seen.contains(known)) {
+        list.invalid(&format!("must include at least one of {}", VERSIONS.join(", ")));
+    }
+}
+
+/// Checks how a webhook is reached.
+pub fn check(config: &At) {
+    let (url, service) = (config.at("url"), config.at("service"));
+    match (url.is_set(), service.is_set()) {
+        (true, false) => check_url(&url),
+        (false, true) => check_service(&service),
+        _ => config.required("exactly one of url or service is required"),
+    }
+}
+
+fn check_url(at: &At) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let url = match Url::parse(at.text()) {
+        Ok(url) => url,
+        Err(why) => {
+            at.required(&format!("url must be a valid URL: parse {:?}: {why}{FORM}", at.text()));
+            return;
+        }
+    };
+    let wrong = |found: &str, why: &str| at.note(Cause::invalid(at.path(), &json!(found), why));
+    if url.scheme != "https" {
+        wrong(&url.scheme, &format!("'https' is the only allowed URL scheme{FORM}"));
+    }
+    if url.host.is_empty() {
+        wrong("", &format!("host must be specified{FORM}"));
+    }
+    if let Some(user) = url.user {
+        wrong(user, "user information is not permitted in the URL");
+    }
+    if !url.fragment.is_empty() {
+        wrong(url.fragment, "fragments are not permitted in the URL");
+    }
+    if !url.query.is_empty() {
+        wrong(url.query, "query parameters are not permitted in the URL");
+    }
+}
+
+/// The parts of a URL that a webhook's has, or must not have.
+struct Url<'a> {
+    scheme: String,
+    user: Option<&'a str>,
+    host: &'a str,
+    query: &'a str,
+    fragment: &'a str,
+}
+
+impl Url<'_> {
+    fn parse(text: &str) -> Result<Url<'_>, String> {
+        if text.chars().any(|c| c.is_ascii_control()) {
+            return Err("net/url: invalid control character in URL".into());
+        }
+        let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let is_scheme = |s: &str| {
+            s.starts_with(|c: char| c.is_ascii_alphabetic())
+                && s.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        };
+        let (scheme, rest) = match rest.split_once(':') {
+            Some(("", _)) => return Err("missing protocol scheme".into()),
+            Some((scheme, below)) if is_scheme(scheme) => (scheme.to_lowercase(), below),
+            Some((first, _)) if !first.contains('/') => {
+                return Err("first path segment in URL cannot contain colon".into());
+            }
+            _ => (String::new(), rest),
+        };
+        let authority = rest.strip_prefix("//").unwrap_or_default();
+        let authority = authority.split_once('/').map_or(authority, |(authority, _)| authority);
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        if let Some(c) =
+            host.chars().find(|c| matches!(c, ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'))
+        {
+            return Err(format!("invalid character {:?} in host name", c.to_string()));
+        }
+        // An address of IPv6 has colons of its own, in brackets.
+        let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
+        match after.split_once(':') {
+            Some((_, port)) if !port.bytes().all(|b| b.is_ascii_digit()) => {
+                Err(format!("invalid port {:?} after host", format!(":{port}")))
+            }
+            _ => Ok(Url { scheme, user, host, query, fragment }),
+        }
+    }
+}
+
+fn check_service(service: &At) {
+    for field in ["name", "namespace"] {
+        service.at(field).need();
+    }
+    let (port, path) = (service.at("port"), service.at("path"));
+    if port.number().is_some_and(|n| !(1..=65_535).contains(&n)) {
+        port.invalid("port is not valid: must be between 1 and 65535, inclusive");
+    }
+    let text = path.text();
+    match text {
+        "" | "/" => return,
+        "//" => return path.invalid("segment[0] may not be empty"),
+        _ => {}
+    }
+    let below = text.strip_prefix('/').unwrap_or(text);
+    if below.len() == text.len() {
+        path.invalid("must start with a '/'");
+    }
+    for (i, step) in below.strip_suffix('/').unwrap_or(below).split('/').enumerate() {
+        if step.is_empty() {
+            path.invalid(&format!("segment[{i}] may not be empty"));
+        } else if let Some(why) = validate::name(NameRule::Subdomain, step) {
+            path.invalid(&format!("segment[{i}]: {why}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Causes;
+
+    #[test]
+    fn urls_are_told_wrong_by_their_parts() {
+        for (url, says) in [
+            ("https://h.example.com:8443/x", ""),
+            ("https://[::1]:8443", ""),
+            ("http://h", "Invalid value: \"http\": 'https' is the only allowed URL scheme; desired"),
+            ("https:///x", "Invalid value: \"\": host must be specified"),
+            ("https://u:p@h", "Invalid value: \"u:p\": user information is not permitted"),
+            ("https://h?a=b", "Invalid value: \"a=b\": query parameters are not"),
+            ("https://h#f", "Invalid value: \"f\": fragments are not"),
+            (
+                "https://h:x",
+                "Required value: url must be a valid URL: parse \"https://h:x\": invalid port \":x\" after host",
+            ),
+            ("://h", "Required value: url must be a valid URL: parse \"://h\": missing protocol scheme"),
+        ] {
+            let causes = Causes::default();
+            let value = json!({"url": url});
+            check(&At::root(&value, &causes));
+            let found = causes.into_inner();
+            let first = found.first().map(|cause| cause.message.as_str()).unwrap_or_default();
+            assert!(first.starts_with(says) && first.is_empty() == says.is_empty(), "{url}: {found:?}");
+        }
+    }
+}
