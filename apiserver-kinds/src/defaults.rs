@@ -2,8 +2,9 @@
 //!
 //! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
 
-use super::{flow, pods::amounts, registration};
+use super::{flow, pods::amounts};
 use fleet_apiserver_ground::tree::{self, default_to};
+use fleet_apiserver_registration as registration;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Map, Value, json};

@@ -181,7 +181,8 @@ async fn a_restart_goes_on_from_the_start_time_in_the_store() {
 #[tokio::test(start_paused = true)]
 async fn a_watched_pod_begins_and_ends_with_the_lease() {
     let (_server, client) = server().await;
-    let running = start(&client, options(RunTime::For(Duration::from_secs(3600))));
+    let lasting = RunTime::For(Duration::from_secs(3600));
+    let running = start(&client, hollow::Options { lingering: true, ..options(lasting) });
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": "fleet-system"}})).expect("a namespace");
     Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await.expect("made");
@@ -198,6 +199,8 @@ async fn a_watched_pod_begins_and_ends_with_the_lease() {
     renew(0).await;
     let side = json!([{"name": "fleet-watchdog", "image": "w", "restartPolicy": "Always"}, {"name": "init", "image": "i"}]);
     bound_pod_with(&client, "watched", json!({"initContainers": side})).await;
+    let patient = json!({"initContainers": side, "terminationGracePeriodSeconds": 1_000_000});
+    bound_pod_with(&client, "terminating", patient).await;
     bound_pod(&client, "free", json!({}), None).await;
     phase(&client, "free", "Running").await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -215,8 +218,14 @@ async fn a_watched_pod_begins_and_ends_with_the_lease() {
     }
     let last = tokio::time::Instant::now();
     phase(&client, "watched", "Running").await;
+    phase(&client, "terminating", "Running").await;
+    pods.delete("terminating", &DeleteParams::default()).await.expect("deletes");
     phase(&client, "watched", "Failed").await;
     assert!(last.elapsed() <= Duration::from_secs(21), "{:?}", last.elapsed());
+    // A process that ignores SIGTERM is stopped as well, whatever is left of its grace period.
+    wait("gone", || async { pods.get_opt("terminating").await.expect("readable").is_none().then_some(()) })
+        .await;
+    assert!(last.elapsed() <= Duration::from_secs(22), "{:?}", last.elapsed());
     phase(&client, "free", "Running").await;
     running.stop().await;
 }

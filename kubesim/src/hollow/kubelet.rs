@@ -213,13 +213,17 @@ impl Kubelets<'_> {
         };
         let (phase, step) = step;
         let due = |key: &PodKey| {
-            self.pods.get(key).is_some_and(|entry| {
-                let began = matches!(entry.step, Some(Step::Start)) && step == Step::Start;
-                entry.pod.phase() == phase && entry.step != Some(Step::Delete) && !began
-            })
+            let entry = self.pods.get(key).filter(|entry| entry.pod.phase() == phase)?;
+            match (entry.step, step) {
+                // It terminates: with its last process, whatever is left of its grace period ends.
+                (Some(Step::Delete), Step::Stop) => Some(Step::Delete),
+                (Some(Step::Delete), _) | (Some(Step::Start), Step::Start) => None,
+                _ => Some(step),
+            }
         };
-        let keys: Vec<PodKey> = self.watched.iter().filter(|key| due(key)).cloned().collect();
-        for key in keys {
+        let steps: Vec<(PodKey, Step)> =
+            self.watched.iter().filter_map(|key| Some((key.clone(), due(key)?))).collect();
+        for (key, step) in steps {
             self.begin(key, step);
         }
     }
@@ -293,6 +297,9 @@ impl Kubelets<'_> {
     /// How long a terminating pod may still run.
     fn grace_left(&self, key: &PodKey) -> Option<Duration> {
         let pod = &self.pods.get(key).filter(|_| self.options.lingering)?.pod;
+        if is_watched(pod) && self.verdict == LeaseVerdict::Lapsed {
+            return None;
+        }
         let until = pod.metadata.deletion_timestamp.as_ref().filter(|_| pod.phase() == Phase::Running)?;
         let left = Duration::try_from(until.0.duration_since(self.options.clock.now())).unwrap_or_default();
         Some(left).filter(|left| !left.is_zero())
