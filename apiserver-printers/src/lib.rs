@@ -2,14 +2,18 @@
 //!
 //! Inputs: objects. Absent on purpose: client-side forms; kubectl lays the cells out.
 
-use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+mod autoscaler;
 mod cells;
+mod columns;
+mod network;
 mod other;
+mod pods;
+mod storage;
 mod text;
 mod workloads;
 
@@ -45,57 +49,22 @@ pub fn partial(value: &Value) -> Value {
 }
 
 /// A Table document.
-pub fn table(r: &Resource, rows: Vec<Value>, columns: bool, meta: Value) -> Value {
-    let definitions = if columns { column_definitions(r) } else { Value::Null };
+pub fn table(r: &Resource, mut rows: Vec<Value>, columns: bool, meta: Value) -> Value {
+    let definitions = if columns { columns::definitions(r) } else { Value::Null };
+    if r.is("flowcontrol.apiserver.k8s.io", "flowschemas") {
+        // In the order in which they are tried.
+        let cell = |row: &Value, i: usize| row["cells"][i].clone();
+        rows.sort_by_cached_key(|row| (cell(row, 2).as_i64(), cell(row, 0).to_string()));
+    }
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": definitions,
         "rows": rows})
-}
-
-fn column_definitions(r: &Resource) -> Value {
-    let name = |priority: i64| {
-        json!({"name": "Name", "type": "string", "format": "name",
-            "description": "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names", "priority": priority})
-    };
-    let mut out = Vec::new();
-    if !named_last(r) {
-        out.push(name(0));
-    }
-    if r.custom {
-        out.extend(r.columns.iter().map(|c| {
-            json!({"name": c.name, "type": c.ty, "format": c.format, "description": c.description, "priority": c.priority})
-        }));
-        return Value::Array(out);
-    }
-    for column in cells::columns(r).split(',').filter(|c| !c.is_empty()) {
-        let (name, priority) = match column.strip_suffix("/1") {
-            Some(n) => (n, 1),
-            None => (column, 0),
-        };
-        let (name, ty) = match name.split_once(':') {
-            Some((n, t)) => (n, t),
-            None => (name, "string"),
-        };
-        out.push(json!({"name": name, "type": ty, "format": "", "description": name, "priority": priority}));
-    }
-    if named_last(r) {
-        out.push(
-            json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the event.",
-            "priority": 1}),
-        );
-    }
-    Value::Array(out)
-}
-
-/// Events are told apart by what they say: their names come last, and only when asked for.
-fn named_last(r: &Resource) -> bool {
-    !r.custom && r.plural == "events"
 }
 
 /// One row.
 pub fn row(r: &Resource, value: &Value, include: Include, now: Timestamp) -> Value {
     let mut cells = Vec::new();
-    if !named_last(r) {
-        cells.push(json!(tree::meta_text(value, "name")));
+    if !columns::is_named_last(r) {
+        cells.push(cells::name(r, value));
     }
     if r.custom {
         for c in &r.columns {
@@ -124,6 +93,11 @@ pub fn row(r: &Resource, value: &Value, include: Include, now: Timestamp) -> Val
         cells::fill(r, value, now, &mut cells);
     }
     let mut row = json!({"cells": cells});
+    if r.is("", "pods")
+        && let Some(ended) = pods::ended(value)
+    {
+        row["conditions"] = json!([ended]);
+    }
     match include {
         Include::None => {}
         Include::Metadata => row["object"] = partial(value),

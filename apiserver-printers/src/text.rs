@@ -1,5 +1,6 @@
 //! Words of cells: ages, lists, labels.
 
+use fleet_apiserver_ground::tree::{at, list, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -43,15 +44,77 @@ pub fn join<'a>(items: impl Iterator<Item = &'a str>, empty: &str) -> Value {
     or(&all.join(","), empty)
 }
 
+/// The first of many texts, and how many more there are.
+pub fn few(all: &[String], most: usize, separator: &str) -> String {
+    let shown = all.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(separator);
+    match all.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} + {more} more..."),
+    }
+}
+
+/// The texts of a list.
+pub fn texts<'a>(v: &'a Value, path: &[&str]) -> Vec<&'a str> {
+    list(v, path).iter().filter_map(Value::as_str).collect()
+}
+
+/// One field of each container.
+pub fn containers(v: &Value, path: &[&str], field: &str) -> Value {
+    json!(list(v, path).iter().map(|c| text(c, &[field])).collect::<Vec<_>>().join(","))
+}
+
 /// Labels as a selector shows them.
 pub fn labels(v: Option<&Value>) -> Value {
     let map = v.and_then(Value::as_object).into_iter().flatten();
-    let all: Vec<String> = map.filter_map(|(k, v)| v.as_str().map(|v| format!("{k}={v}"))).collect();
+    let mut all: Vec<String> = map.filter_map(|(k, v)| v.as_str().map(|v| format!("{k}={v}"))).collect();
+    all.sort_unstable();
     or(&all.join(","), "<none>")
+}
+
+/// A label selector, its requirements by key; "" for everything and for nothing, None for an unknown operator.
+pub fn selector(v: Option<&Value>) -> Option<String> {
+    let Some(v) = v else { return Some(String::new()) };
+    let labels = at(v, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
+    let mut all: Vec<(&str, String)> =
+        labels.map(|(k, v)| (k.as_str(), format!("{k}={}", v.as_str().unwrap_or_default()))).collect();
+    for expression in list(v, &["matchExpressions"]) {
+        let key = text(expression, &["key"]);
+        let mut values = texts(expression, &["values"]);
+        values.sort_unstable();
+        let values = values.join(",");
+        let shown = match text(expression, &["operator"]) {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_string(),
+            "DoesNotExist" => format!("!{key}"),
+            _ => return None,
+        };
+        all.push((key, shown));
+    }
+    all.sort_by_key(|(key, _)| *key);
+    Some(all.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>().join(","))
+}
+
+/// The cell of a label selector.
+pub fn selected(v: Option<&Value>) -> Value {
+    or(&selector(v).unwrap_or_else(|| "<error>".into()), "<none>")
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn selectors() {
+        let all = json!({"matchLabels": {"b": "1", "d": ""}, "matchExpressions": [
+            {"key": "c", "operator": "NotIn", "values": ["y", "x"]}, {"key": "a", "operator": "Exists"},
+            {"key": "e", "operator": "DoesNotExist"}, {"key": "b", "operator": "In", "values": ["1"]}]});
+        let shown = super::selector(Some(&all));
+        assert_eq!(shown.as_deref(), Some("a,b=1,b in (1),c notin (x,y),d=,!e"));
+        assert_eq!(super::selected(Some(&json!({}))), "<none>");
+        assert_eq!(super::selected(Some(&json!({"matchExpressions": [{"key": "a"}]}))), "<error>");
+    }
+
     #[test]
     fn durations() {
         for (s, want) in

@@ -1,53 +1,44 @@
 //! Cells of workloads and of batch.
 
-use super::other;
-use super::text::{age, duration, join, labels, or};
+use super::network;
+use super::text::{age, containers, duration, labels, or, selected, selector};
 use fleet_apiserver_ground::tree::{at, list, meta_text, number, text};
 use fleet_apiserver_schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+const POD: [&str; 4] = ["spec", "template", "spec", "containers"];
+
 /// Appends the cells after the name.
 pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
     let old = || json!(age(meta_text(v, "creationTimestamp"), now));
     let n = |path: &[&str]| json!(number(v, path));
-    let containers =
-        |path: &[&str], field: &str| join(list(v, path).iter().map(|c| text(c, &[field])), "<none>");
-    const POD: [&str; 4] = ["spec", "template", "spec", "containers"];
-    match (r.group.as_str(), r.plural.as_str()) {
-        ("apps", "deployments") => out.extend([
-            json!(format!(
-                "{}/{}",
-                number(v, &["status", "readyReplicas"]),
-                number(v, &["spec", "replicas"])
-            )),
+    let part = |path: &[&str]| json!(format!("{}/{}", number(v, path), number(v, &["spec", "replicas"])));
+    let (names, images) = (|| containers(v, &POD, "name"), || containers(v, &POD, "image"));
+    match r.plural.as_str() {
+        "deployments" => out.extend([
+            part(&["status", "readyReplicas"]),
             n(&["status", "updatedReplicas"]),
             n(&["status", "availableReplicas"]),
             old(),
-            containers(&POD, "name"),
-            containers(&POD, "image"),
-            labels(at(v, &["spec", "selector", "matchLabels"])),
+            names(),
+            images(),
+            json!(selector(at(v, &["spec", "selector"])).unwrap_or_else(|| "<invalid>".into())),
         ]),
-        ("apps", "replicasets") | ("", "replicationcontrollers") => out.extend([
+        "replicasets" | "replicationcontrollers" => out.extend([
             n(&["spec", "replicas"]),
             n(&["status", "replicas"]),
             n(&["status", "readyReplicas"]),
             old(),
-            containers(&POD, "name"),
-            containers(&POD, "image"),
-            labels(at(v, &["spec", "selector", "matchLabels"]).or(at(v, &["spec", "selector"]))),
+            names(),
+            images(),
+            match at(v, &["spec", "selector"]) {
+                plain if r.group.is_empty() => labels(plain),
+                full => selected(full),
+            },
         ]),
-        ("apps", "statefulsets") => out.extend([
-            json!(format!(
-                "{}/{}",
-                number(v, &["status", "readyReplicas"]),
-                number(v, &["spec", "replicas"])
-            )),
-            old(),
-            containers(&POD, "name"),
-            containers(&POD, "image"),
-        ]),
-        ("apps", "daemonsets") => out.extend([
+        "statefulsets" => out.extend([part(&["status", "readyReplicas"]), old(), names(), images()]),
+        "daemonsets" => out.extend([
             n(&["status", "desiredNumberScheduled"]),
             n(&["status", "currentNumberScheduled"]),
             n(&["status", "numberReady"]),
@@ -55,36 +46,51 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             n(&["status", "numberAvailable"]),
             labels(at(v, &["spec", "template", "spec", "nodeSelector"])),
             old(),
-            containers(&POD, "name"),
-            containers(&POD, "image"),
-            labels(at(v, &["spec", "selector", "matchLabels"])),
+            names(),
+            images(),
+            selected(at(v, &["spec", "selector"])),
         ]),
-        ("apps", "controllerrevisions") => {
-            let owner = list(v, &["metadata", "ownerReferences"]).first();
-            let name = owner.map(|o| format!("{}/{}", text(o, &["kind"]).to_lowercase(), text(o, &["name"])));
-            out.extend([or(&name.unwrap_or_default(), "<none>"), n(&["revision"]), old()]);
-        }
-        ("batch", "jobs") => job(v, now, out, containers(&POD, "name"), containers(&POD, "image")),
-        ("batch", "cronjobs") => {
-            let path = ["spec", "jobTemplate", "spec", "template", "spec", "containers"];
-            let last = text(v, &["status", "lastScheduleTime"]);
-            out.extend([
-                json!(text(v, &["spec", "schedule"])),
-                or(text(v, &["spec", "timeZone"]), "<none>"),
-                at(v, &["spec", "suspend"]).cloned().unwrap_or(json!(false)),
-                json!(list(v, &["status", "active"]).len()),
-                json!(if last.is_empty() { "<none>".to_string() } else { age(last, now) }),
-                old(),
-                containers(&path, "name"),
-                containers(&path, "image"),
-                json!("<none>"),
-            ]);
-        }
-        _ => other::fill(r, v, now, out),
+        "controllerrevisions" => out.extend([or(&controller(v), "<none>"), n(&["revision"]), old()]),
+        "jobs" => job(v, now, out),
+        "cronjobs" => cron_job(v, now, out),
+        _ => network::fill(r, v, now, out),
     }
 }
 
-fn job(v: &Value, now: Timestamp, out: &mut Vec<Value>, names: Value, images: Value) {
+/// The controller of an object: `kind.group/name`.
+fn controller(v: &Value) -> String {
+    let owners = list(v, &["metadata", "ownerReferences"]);
+    let Some(owner) = owners.iter().find(|o| at(o, &["controller"]) == Some(&Value::Bool(true))) else {
+        return String::new();
+    };
+    let kind = match text(owner, &["apiVersion"]).split_once('/') {
+        Some((group, _)) => format!("{}.{group}", text(owner, &["kind"])),
+        None => text(owner, &["kind"]).to_string(),
+    };
+    format!("{}/{}", kind.to_lowercase(), text(owner, &["name"]))
+}
+
+fn cron_job(v: &Value, now: Timestamp, out: &mut Vec<Value>) {
+    const JOB_POD: [&str; 6] = ["spec", "jobTemplate", "spec", "template", "spec", "containers"];
+    let last = text(v, &["status", "lastScheduleTime"]);
+    out.extend([
+        json!(text(v, &["spec", "schedule"])),
+        or(text(v, &["spec", "timeZone"]), "<none>"),
+        json!(match at(v, &["spec", "suspend"]).and_then(Value::as_bool) {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "<unset>",
+        }),
+        json!(list(v, &["status", "active"]).len()),
+        json!(if last.is_empty() { "<none>".to_string() } else { age(last, now) }),
+        json!(age(meta_text(v, "creationTimestamp"), now)),
+        containers(v, &JOB_POD, "name"),
+        containers(v, &JOB_POD, "image"),
+        selected(at(v, &["spec", "jobTemplate", "spec", "selector"])),
+    ]);
+}
+
+fn job(v: &Value, now: Timestamp, out: &mut Vec<Value>) {
     let is = |kind: &str| {
         let hit = |c: &&Value| text(c, &["type"]) == kind && text(c, &["status"]) == "True";
         list(v, &["status", "conditions"]).iter().any(|c| hit(&c))
@@ -120,8 +126,8 @@ fn job(v: &Value, now: Timestamp, out: &mut Vec<Value>, names: Value, images: Va
         json!(completions),
         json!(took),
         json!(age(meta_text(v, "creationTimestamp"), now)),
-        names,
-        images,
-        labels(at(v, &["spec", "selector", "matchLabels"])),
+        containers(v, &POD, "name"),
+        containers(v, &POD, "image"),
+        selected(at(v, &["spec", "selector"])),
     ]);
 }

@@ -25,6 +25,7 @@ mod roles;
 mod served;
 mod single_rules;
 mod table;
+mod table_details;
 mod types;
 mod verb_details;
 mod workloads;
