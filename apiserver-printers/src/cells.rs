@@ -1,6 +1,6 @@
 //! Names, and cells of the core kinds that have no file of their own.
 
-use super::text::{age, join, or};
+use super::text::{age, join};
 use super::{pods, workloads};
 use fleet_apiserver_ground::tree::{at, list, meta_text, number, text};
 use fleet_apiserver_schema::resource::Resource;

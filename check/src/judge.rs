@@ -315,13 +315,17 @@ impl Judge {
             if !queues(&known.object) || is_behind {
                 continue;
             }
+            // A watchdog lets a pod begin in no lost cluster, and the hub has ended its run.
+            let is_left = is_left(&known.object, epoch);
+            if is_left && taken.live == 0 {
+                continue;
+            }
             let (namespace, leaf) = (taken.namespace.clone(), known.leaf.clone());
             let of = uses
                 .entry(uid)
                 .or_insert_with(|| (known.bound_ms, Use { namespace, leaf, counts: true, ..Use::default() }));
             of.1.requests.add(&taken.requests);
-            // A watchdog lets a pod begin in no lost cluster, and the hub has ended its run.
-            if is_left(&known.object, epoch) {
+            if is_left {
                 of.1.requests.sub(&taken.held);
             }
         }

@@ -153,7 +153,9 @@ impl Server {
         }
         let mut whole = whole.unwrap_or_default();
         for field in ["items", "rows"] {
-            whole.get_mut(field).and_then(Value::as_array_mut).map(|all| all.truncate(most));
+            if let Some(all) = whole.get_mut(field).and_then(Value::as_array_mut) {
+                all.truncate(most);
+            }
         }
         if let Some(metadata) = whole["metadata"].as_object_mut() {
             metadata.remove("continue");

@@ -302,7 +302,7 @@ async fn nodes_and_flows() {
     let all = api.get_as(&schemas, TABLE).await.expect(200).body;
     let cells =
         |i: usize| all["rows"].as_array().expect("rows").iter().map(move |row| row["cells"][i].clone());
-    assert_eq!((cells(0).next(), cells(0).last()), (Some(json!("exempt")), Some(json!("catch-all"))));
+    assert_eq!((cells(0).next(), cells(0).next_back()), (Some(json!("exempt")), Some(json!("catch-all"))));
     assert!(cells(2).map(|n| n.as_i64()).is_sorted(), "{all}");
     let object = json!({"metadata": {"name": "f"}, "spec": {"matchingPrecedence": 500,
         "priorityLevelConfiguration": {"name": "catch-all"}}});

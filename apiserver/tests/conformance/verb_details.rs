@@ -21,7 +21,7 @@ fn managers(answer: &Answer) -> Vec<String> {
 }
 
 fn sniffed(answer: &Answer) -> bool {
-    !answer.headers.get("x-content-type-options").is_some_and(|v| v == "nosniff")
+    answer.headers.get("x-content-type-options").is_none_or(|v| v != "nosniff")
 }
 
 /// A kind of this test alone, and the path of its objects; one, `x`, is there.
