@@ -182,6 +182,8 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["priority"] = known["priority"].clone();
         settle_fencing(&known, &mut desired);
         settle_pod_scheduling(&known, &mut desired);
+    }
+    if entry.is_bound() && entry.workload.is_job() {
         settle_gang(&known, &mut desired);
     }
     let patch = merge_diff(&known, &desired)?;
@@ -204,7 +206,7 @@ fn settle_queueing(known: &Value, desired: &mut Value) {
     }
 }
 
-/// A run that was admitted as a gang counts as one until it ends.
+/// A run that was admitted as a gang counts as one until it ends. Copies, for which no quota was asked, become none.
 fn settle_gang(known: &Value, desired: &mut Value) {
     match known["placement"].get("replicaScheduling") {
         Some(admitted) => desired["placement"]["replicaScheduling"] = admitted.clone(),

@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use fleet_api::conditions;
 use fleet_policies::{
     choice::{self, PolicyScope},
     reason::Reason,
@@ -55,10 +56,12 @@ impl Unclaimed {
             self.reported.remove(&id);
             return Vec::new();
         };
-        let Some((reason, message)) = trouble(world, kind, key, object) else {
+        let Some((reason, mut message)) = trouble(world, kind, key, object) else {
             self.reported.remove(&id);
             return clear(kind, key, object).into_iter().collect();
         };
+        // A small job may not have a large status, whatever its policy says.
+        message.truncate(conditions::cut(&message).len());
         // The status of a job with a binding comes from that binding.
         let binding = world.binding_key(kind, key);
         let own = kind.status && !world.bindings.contains_key(&binding);

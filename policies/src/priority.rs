@@ -45,14 +45,20 @@ pub fn check(classes: &Classes, namespace: &str, manifest: &Value) -> Result<(),
     find(&manifest["spec"], "spec", &refused).map_or(Ok(()), Err)
 }
 
-/// Why a namespace may not name the class; `None` if it may, or if there is no such class.
+/// Why a namespace may not name the class; `None` if it may. A class that only a member has would be above all whose priority
+/// the hub knows, and nobody has said who may use it.
 pub fn refusal(classes: &Classes, namespace: &str, name: &str) -> Option<String> {
     if name.starts_with(SYSTEM) {
         return Some(format!(
             "found {name}; allowed in namespace {namespace}: a class that is not of the system"
         ));
     }
-    let listed = classes.get(name)?.namespaces.as_ref()?;
+    let Some(class) = classes.get(name) else {
+        return Some(format!(
+            "found {name}; allowed: a PriorityClass of the hub, which has none of this name"
+        ));
+    };
+    let listed = class.namespaces.as_ref()?;
     (!listed.contains(namespace)).then(|| {
         format!(
             "found {name}; allowed: a class whose annotation {NAMESPACES_ANNOTATION}, if any, names {namespace}"
@@ -65,7 +71,7 @@ fn find(value: &Value, path: &str, refused: &dyn Fn(&str) -> Option<String>) -> 
     match value {
         Value::Object(fields) => fields.iter().find_map(|(field, value)| {
             let path = format!("{path}.{field}");
-            match value.as_str().filter(|_| FIELDS.contains(&field.as_str())) {
+            match value.as_str().filter(|name| !name.is_empty() && FIELDS.contains(&field.as_str())) {
                 Some(name) => refused(name).map(|why| format!("{path}: {why}")),
                 None => find(value, &path, refused),
             }
@@ -106,7 +112,9 @@ mod tests {
             let told = check(spec.clone()).unwrap_or_default();
             assert!(told.starts_with(&format!("{path}: found ")), "{spec}: {told}");
         }
-        assert_eq!(check(json!({"priorityClassName": "unknown", "args": ["system-x"]})), None);
+        assert_eq!(check(json!({"args": ["system-x"], "priorityClassName": ""})), None);
+        let unknown = check(json!({"priorityClassName": "only-a-member-has-it"})).unwrap_or_default();
+        assert!(unknown.contains("allowed: a PriorityClass of the hub"), "{unknown}");
         let in_x = json!({"spec": {"priorityClassName": "others"}});
         assert_eq!(super::check(&classes, "x", &in_x), Ok(()));
     }

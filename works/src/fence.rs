@@ -148,18 +148,20 @@ impl Works {
             return Ok(Next::Wait);
         }
         let Known::Object(live) = self.state().object(id) else { return Ok(Next::Wait) };
-        if !is_fenced_level(&live) || live.metadata.deletion_timestamp.is_some() {
+        if !is_fenced_level(&live) {
             return Ok(Next::Wait);
         }
         let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
-        if outcome(kind, &live.data["status"]).is_some() {
+        if live.metadata.deletion_timestamp.is_some() || outcome(kind, &live.data["status"]).is_some() {
+            // The hub may start its next run: pods that end slowly, or outlive their job, end in time as well.
+            self.stop_pods(id, &live, false).await?;
             return Ok(Next::Wait);
         }
         if mutation::is_on(Mutation::FenceAfterMark) {
             self.mark_fenced(id, &live).await?;
         }
         // The pods are deleted without waiting for the mark, because time is limited.
-        let (marked, stopped) = tokio::join!(self.mark_fenced(id, &live), self.stop_pods(id, &live));
+        let (marked, stopped) = tokio::join!(self.mark_fenced(id, &live), self.stop_pods(id, &live, true));
         marked.and(stopped)?;
         Ok(Next::Wait)
     }
@@ -190,14 +192,15 @@ impl Works {
         self.settings.controllers.contains(&controller)
     }
 
-    async fn stop_pods(&self, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
+    /// `goes_on`: the job is resumed if the hub still wants it.
+    async fn stop_pods(&self, id: &ObjectId, live: &DynamicObject, goes_on: bool) -> Result<(), CallError> {
         let pods: Vec<Arc<Pod>> = {
             let mut state = self.state();
             let mut pods = state.pods_of(id, live.metadata.uid.as_deref());
             // A pod that is being deleted may have a longer grace period than there is time: it is deleted
             // again with a shorter one. A pod that a watchdog stopped did not fail: it is deleted too, and
             // does not count against the job.
-            let goes = |pod: &Pod| !pod.is_ended() || (pod.is_failed() && is_watched(live));
+            let goes = |pod: &Pod| !pod.is_ended() || (goes_on && pod.is_failed() && is_watched(live));
             pods.retain(|pod| goes(pod) && state.ask_to_stop(pod.uid()));
             pods
         };

@@ -27,6 +27,7 @@ use crate::{Handles, Settings};
 mod any_form;
 mod earlier;
 mod ends;
+mod fence;
 mod late;
 mod looks;
 mod preserved;

@@ -255,7 +255,10 @@ fn a_running_gang_keeps_the_fencing_and_the_scheduling_that_it_was_sent_with() {
         (pods("Gates"), none.clone()),
         (none.clone(), pods("Gates")),
         (none.clone(), copies.clone()),
-        (divided.clone(), copies),
+        (divided.clone(), copies.clone()),
+        // No quota was asked for copies, which may request nothing that it bounds.
+        (copies.clone(), divided.clone()),
+        (copies, none.clone()),
         (divided, none),
     ] {
         assert_eq!(follows(&job, &running, &before, &after), Value::Null, "{before} to {after}");

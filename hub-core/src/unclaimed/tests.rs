@@ -259,7 +259,7 @@ fn a_tenant_names_no_class_of_the_system_nor_one_that_is_for_other_namespaces() 
             ("nobodys", None),
             ("ours", Some(7)),
             ("anybodys", Some(7)),
-            ("unknown", Some(0)),
+            ("of-members-alone", None),
         ] {
             let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
             apply_class(&mut world, "system-node-critical", Some("team"));

@@ -32,6 +32,9 @@ const MAX_BACKOFF_LIMIT: i64 = 50;
 /// Most selectors of one policy: each is compared with each object, and is an entry of what is watched.
 const MAX_SELECTORS: usize = 256;
 
+/// Longest `placement` and `failover` of a policy, in bytes as JSON: each object that it selects has a copy of both.
+const MAX_COPIED_BYTES: usize = 32 << 10;
+
 /// Longest name of an affinity group, in bytes.
 const MAX_AFFINITY_NAME: usize = 32;
 
@@ -39,6 +42,19 @@ const MAX_AFFINITY_NAME: usize = 32;
 /// `namespace` is the policy's own, empty for cluster scope.
 pub fn validate(spec: &Value, scope: PolicyScope, namespace: &str) -> Vec<Violation> {
     let mut found = Violations::default();
+    for field in ["placement", "failover"] {
+        let bytes = spec.get(field).map_or(0, |copied| copied.to_string().len());
+        if bytes > MAX_COPIED_BYTES {
+            found.add(
+                format!("spec.{field}"),
+                format!("{bytes} bytes as JSON"),
+                format!("{MAX_COPIED_BYTES}"),
+            );
+        }
+    }
+    if !found.0.is_empty() {
+        return found.0;
+    }
     check_words(spec, &mut found);
     if !found.0.is_empty() {
         return found.0;
@@ -55,7 +71,9 @@ struct Violations(Vec<Violation>);
 
 impl Violations {
     fn add(&mut self, field: impl Into<String>, found: impl fmt::Display, allowed: impl Into<String>) {
-        self.0.push(Violation { field: field.into(), found: found.to_string(), allowed: allowed.into() });
+        // It is repeated in the status of each object that the policy selects.
+        let found = super::shortened(&found.to_string());
+        self.0.push(Violation { field: field.into(), found, allowed: allowed.into() });
     }
 }
 
@@ -429,6 +447,23 @@ mod tests {
         check(selects(&[("scheduling.x-k8s.io/v1alpha1", "PodGroup"), ("v1", "Secret")]), &[]);
         check(selects(&[("v1", "ConfigMap"); 256]), &[]);
         check(selects(&[("v1", "ConfigMap"); 257]), &["spec.resourceSelectors"]);
+    }
+
+    /// Each object that the policy selects has a copy.
+    #[test]
+    fn what_is_copied_into_bindings_and_statuses_is_small() {
+        let without =
+            |names: usize| json!({"placement": {"clusterAffinity": {"exclude": vec!["cluster"; names]}}});
+        check(without(3_000), &[]);
+        check(without(4_000), &["spec.placement"]);
+        let rules = vec![json!({"aliasLabelName": "a", "jsonPath": "{.x}"}); 1_000];
+        let failover = json!({"failover": {"application": {"decisionConditions": {"tolerationSeconds": 3},
+            "purgeMode": "Directly", "statePreservation": {"rules": rules}}}});
+        check(failover, &["spec.failover"]);
+        let long = json!({"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "placement": {"clusterTolerations": [{"operator": "x".repeat(30_000)}]}});
+        let found = validate(&long, PolicyScope::Namespaced, "default");
+        assert!(found.len() == 1 && found[0].to_string().len() < 300, "{found:?}");
     }
 
     #[test]

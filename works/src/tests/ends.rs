@@ -4,7 +4,7 @@ use fleet_api::names::{END_PODS_ANNOTATION, JOB_ANNOTATION};
 
 use super::*;
 
-const A_LOT_S: i64 = 1_000_000;
+pub(super) const A_LOT_S: i64 = 1_000_000;
 
 /// A pod of the job `a`, on a node without a kubelet, with this grace period.
 pub(super) async fn pod_of_job(fixture: &Fixture, name: &str, grace_s: i64) {
@@ -16,7 +16,7 @@ pub(super) async fn pod_of_job(fixture: &Fixture, name: &str, grace_s: i64) {
     fixture.create(&fixture.member, "", "v1", "pods", pod).await;
 }
 
-async fn wait_grace(fixture: &Fixture, name: &str, grace_s: i64) {
+pub(super) async fn wait_grace(fixture: &Fixture, name: &str, grace_s: i64) {
     let what = format!("being deleted with {grace_s} s");
     let granted = |pod: Option<&DynamicObject>| pod?.metadata.deletion_grace_period_seconds;
     let pods = fixture.of_member("pods");
@@ -24,7 +24,7 @@ async fn wait_grace(fixture: &Fixture, name: &str, grace_s: i64) {
 }
 
 /// The job succeeds.
-async fn end_now(fixture: &Fixture) {
+pub(super) async fn end_now(fixture: &Fixture) {
     let now = jiff::Timestamp::now().to_string();
     let status = json!({"status": {"completionTime": now, "conditions": [
         {"type": "Succeeded", "status": "True", "lastUpdateTime": now, "lastTransitionTime": now}]}});

@@ -96,6 +96,9 @@ fn looked_at(hub: &Hub) {
 /// The job as it was sent; what its pods read is not on the hub.
 fn running(job: &Value) -> Hub {
     let mut running = Hub::new(job.clone(), &["east"]);
+    let class = json!({"metadata": {"name": "p"}, "value": 1});
+    let class = serde_json::from_value(class).expect("a class");
+    running.world.observe(Observation::PriorityClass(Change::Apply(class)));
     running.change_binding(&json!({"spec": {"propagateDeps": false}}));
     running.settle(None);
     assert!(!running.world.works.is_empty(), "{}: {:?}", job["kind"], running.condition("FullyApplied"));
