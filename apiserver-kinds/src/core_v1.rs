@@ -2,8 +2,9 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::{network, placing};
+use super::network;
 use base64::Engine;
+use fleet_apiserver_pods::placing;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same};
 use fleet_apiserver_schema::validate;

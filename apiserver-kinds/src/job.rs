@@ -3,7 +3,7 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use super::cron;
-use super::pod_spec;
+use fleet_apiserver_pods::spec as pod_spec;
 use fleet_apiserver_schema::field::{At, same, same_but};
 use fleet_apiserver_schema::validate::NameRule;
 use serde_json::Value;

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 mod autoscaling;
 mod claim;
-mod container;
 mod core_v1;
 mod cron;
 mod defaults;
@@ -18,20 +17,17 @@ pub mod flow;
 mod job;
 mod network;
 pub mod nodes;
-mod placing;
-mod pod_spec;
-pub mod pods;
 mod policy;
 pub mod scale;
 pub mod services;
 mod storage;
-mod volume;
-pub mod warnings;
 mod workload;
 
+pub use fleet_apiserver_pods::{self as pods, qos, warnings};
 pub use fleet_apiserver_registration as registration;
+use pods::spec as pod_spec;
 
-pub use defaults::{apply, new_job, new_namespace, of_fields, qos, template_generation};
+pub use defaults::{apply, new_job, new_namespace, of_fields, template_generation};
 use fleet_apiserver_schema::field::{At, Causes};
 
 /// Checks a new or changed object of a built-in kind.

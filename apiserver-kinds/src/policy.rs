@@ -2,7 +2,7 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::placing;
+use fleet_apiserver_pods::placing;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;

@@ -2,7 +2,7 @@
 //!
 //! Inputs: decoded objects. Source: the validation of Kubernetes 1.36.
 
-use super::pod_spec;
+use fleet_apiserver_pods::spec as pod_spec;
 use fleet_apiserver_schema::field::{At, same, same_but};
 use fleet_apiserver_schema::validate::NameRule;
 use serde_json::{Value, json};
@@ -250,7 +250,7 @@ fn stateful_template(spec: &At) {
     }
     causes.into_inner().into_iter().for_each(|cause| template.note(cause));
     for claim in claims.items() {
-        super::claim::check_spec(&claim.at("spec"));
+        fleet_apiserver_pods::claim_spec::check_spec(&claim.at("spec"));
     }
 }
 

@@ -41,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "fleet-apiserver-registration",
         &["fleet-apiserver-ground", "fleet-apiserver-cel", "fleet-apiserver-schema"],
     ),
+    ("fleet-apiserver-pods", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-schema"]),
     (
         "fleet-apiserver-kinds",
         &[
@@ -48,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-apiserver-ground",
             "fleet-apiserver-cel",
             "fleet-apiserver-schema",
+            "fleet-apiserver-pods",
             "fleet-apiserver-registration",
         ],
     ),

@@ -114,7 +114,7 @@ fn body(source: &At, kind: &str) {
             if !template.is_set() {
                 template.required("");
             } else {
-                super::claim::check_spec(&template.at("spec"));
+                super::claim_spec::check_spec(&template.at("spec"));
             }
         }
         _ => {}

@@ -3,8 +3,8 @@
 //! Inputs: the spec in the stored form, defaults applied. Source: the validation of Kubernetes 1.36. Absent on purpose: what
 //! only Windows nodes read.
 
+use super::amounts;
 use super::container::{self, Pod, ip};
-use super::pods::amounts;
 use super::{placing, volume};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
