@@ -71,7 +71,7 @@ pub fn of_fields(resource: &Resource, value: &mut Value) {
         canonical::strip(value);
         let spec = tree::child(value, "spec");
         pods::spec(spec);
-        default_to(spec, "enableServiceLinks", true);
+        pods::of_pod(spec);
         canonical::complete(value);
     } else {
         apply(resource, value);

@@ -69,6 +69,13 @@ pub fn of_pod(spec: &Value, part: Part, name: &str) -> i64 {
     all.get(name)
 }
 
+/// What the pod requests of a resource and what there is of it, if that is less.
+pub fn beyond(spec: &Value, name: &str, most: &str) -> Option<(i64, i64)> {
+    let requested = of_pod(spec, Part::Requests, name);
+    let most = quantity::parse(name, most).unwrap_or(0);
+    (requested > most).then_some((requested, most))
+}
+
 /// What the pod asks for without its overhead, by each name it states, also where that is nothing.
 pub fn stated(spec: &Value, part: Part) -> Vec<(&str, i64)> {
     let amounts = sum(spec, part, None).without_overhead(&vector(part.of(spec), None));
@@ -121,6 +128,14 @@ mod tests {
         check(json!({"limits": {"cpu": "4", "memory": "1Gi"}}), json!({"cpu": "2", "memory": "1Gi"}));
         check(json!({"limits": {"cpu": "4"}, "requests": {"cpu": "3"}}), json!({"cpu": "3"}));
         check(json!({"requests": {"memory": "1Gi"}}), json!({"cpu": "2", "memory": "1Gi"}));
+    }
+
+    #[test]
+    fn what_is_requested_may_be_more_than_there_is() {
+        let spec = json!({"containers": [{"resources": {"requests": {"cpu": "2"}}}]});
+        assert_eq!(beyond(&spec, "cpu", "1500m"), Some((2000, 1500)));
+        assert_eq!(beyond(&spec, "cpu", "2"), None);
+        assert_eq!(beyond(&spec, "memory", ""), None);
     }
 
     #[test]

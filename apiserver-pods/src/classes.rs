@@ -75,11 +75,14 @@ pub(crate) fn prioritize(base: &Base, pod: &mut Value) -> ApiResult<()> {
 /// Checks a new or changed PriorityClass.
 pub fn check_class(old: Option<&Value>, class: &Value, causes: &mut Vec<Cause>) {
     let (name, value) = (tree::meta_text(class, "name"), tree::number(class, &["value"]));
-    let system = SYSTEM_CLASSES.iter().find(|(known, _, _)| *known == name);
-    if name.starts_with("system-") && system.is_none_or(|(_, known, _)| *known != value) {
-        let why = "priority class names with 'system-' prefix are reserved for system use only. error: system-prefixed classes are made by the server";
-        causes.push(Cause::forbidden("metadata.name", why));
-    } else if system.is_none() && value > HIGHEST_OF_USERS {
+    if name.starts_with("system-") {
+        if let Some(why) = not_of_the_system(name, value, class.get("globalDefault") == Some(&json!(true))) {
+            let why = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+            );
+            causes.push(Cause::forbidden("metadata.name", &why));
+        }
+    } else if value > HIGHEST_OF_USERS {
         let why = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
         causes.push(Cause::forbidden("value", &why));
     }
@@ -96,6 +99,17 @@ pub fn check_class(old: Option<&Value>, class: &Value, causes: &mut Vec<Cause>) 
     if tree::text(old, &["preemptionPolicy"]) != policy {
         causes.push(Cause::invalid("preemptionPolicy", &json!(policy), "field is immutable"));
     }
+}
+
+/// Why a class is none of the system's own.
+fn not_of_the_system(name: &str, value: i64, is_default: bool) -> Option<String> {
+    let Some((_, known, _)) = SYSTEM_CLASSES.iter().find(|(known, _, _)| *known == name) else {
+        return Some(format!("{name} is not a known system priority class"));
+    };
+    if *known != value {
+        return Some(format!("value of {name} PriorityClass must be {known}"));
+    }
+    is_default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
 /// At most one class is the default.

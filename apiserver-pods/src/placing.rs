@@ -2,8 +2,23 @@
 //!
 //! Inputs: parts of a pod's spec, and of nodes and volumes that name nodes the same way.
 
+use super::names;
+use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::{self, NameRule};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a taint does to a pod that does not tolerate it.
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// Which values the expressions of a term may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Values {
+    /// Those that labels can have.
+    Labels,
+    /// Any: what is only preferred may match nothing.
+    Any,
+}
 
 /// Checks `affinity`.
 pub fn affinity(at: &At) {
@@ -17,7 +32,7 @@ pub fn affinity(at: &At) {
     }
     for preferred in node.at("preferredDuringSchedulingIgnoredDuringExecution").items() {
         weight(&preferred);
-        node_term(&preferred.at("preference"));
+        node_term(&preferred.at("preference"), Values::Any);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let kind = at.at(kind);
@@ -31,10 +46,15 @@ pub fn affinity(at: &At) {
     }
 }
 
+/// Notes what is wrong with a number that counts as 0 where it is not written.
+fn number(at: &At, why: &str) {
+    at.note(Cause::invalid(at.path(), &Value::from(at.number().unwrap_or(0)), why));
+}
+
 fn weight(at: &At) {
     let weight = at.at("weight");
     if !weight.number().is_some_and(|n| (1..=100).contains(&n)) {
-        weight.invalid("must be in the range 1-100");
+        number(&weight, "must be in the range 1-100");
     }
 }
 
@@ -44,12 +64,12 @@ pub fn node_selector(at: &At) {
     if terms.is_empty() {
         terms.required("must have at least one node selector term");
     }
-    terms.items().for_each(|term| node_term(&term));
+    terms.items().for_each(|term| node_term(&term, Values::Labels));
 }
 
-fn node_term(term: &At) {
+fn node_term(term: &At, allowed: Values) {
     for e in term.at("matchExpressions").items() {
-        let (operator, values) = (e.at("operator"), e.at("values"));
+        let (operator, values, key) = (e.at("operator"), e.at("values"), e.at("key"));
         match operator.text() {
             "In" | "NotIn" if values.is_empty() => {
                 values.required("must be specified when `operator` is 'In' or 'NotIn'");
@@ -61,12 +81,15 @@ fn node_term(term: &At) {
                 values.required("must be specified single value when `operator` is 'Lt' or 'Gt'");
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            _ => operator.invalid("not a valid selector operator"),
+            other => names::tell_one(&operator, other, "not a valid selector operator"),
         }
-        e.at("key").qualified();
+        names::must_be_qualified(&key);
+        for value in values.items().filter(|_| allowed == Values::Labels) {
+            names::tell(&value, value.text(), names::label_value(value.text()));
+        }
     }
     for f in term.at("matchFields").items() {
-        let (operator, values) = (f.at("operator"), f.at("values"));
+        let (operator, values, key) = (f.at("operator"), f.at("values"), f.at("key"));
         match operator.text() {
             "In" | "NotIn" if values.len() != 1 => {
                 values.required(
@@ -74,23 +97,66 @@ fn node_term(term: &At) {
                 );
             }
             "In" | "NotIn" => {}
-            _ => operator.invalid("not a valid selector operator"),
+            other => names::tell_one(&operator, other, "not a valid selector operator"),
         }
-        let key = f.at("key");
         if key.text() != "metadata.name" {
-            key.invalid("not a valid field selector key");
+            names::tell_one(&key, key.text(), "not a valid field selector key");
+            continue;
         }
+        values.items().for_each(|value| names::must_be_subdomain(&value));
     }
 }
 
 fn pod_term(term: &At) {
-    term.at("labelSelector").label_selector();
-    term.at("namespaceSelector").label_selector();
+    names::selector(&term.at("labelSelector"));
+    names::selector(&term.at("namespaceSelector"));
     for namespace in term.at("namespaces").items() {
-        namespace.name(NameRule::Label);
+        // Told at a field of no item.
+        names::tell(&term.at("namespace"), namespace.text(), names::label(namespace.text()));
     }
+    label_keys(term);
     let key = term.at("topologyKey");
-    if key.text().is_empty() { key.required("can not be empty") } else { key.qualified() }
+    if key.text().is_empty() {
+        key.required("can not be empty");
+    }
+    names::must_be_qualified(&key);
+}
+
+/// Keys of labels whose values a pod brings itself. In a pod they are merged into the selector by now, so that a key
+/// which the selector had before is there twice.
+fn label_keys(owner: &At) {
+    let selector = owner.at("labelSelector");
+    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
+        let keys = owner.at(field);
+        if !keys.is_empty() && !selector.is_set() {
+            keys.forbidden("must not be specified when labelSelector is not set");
+            continue;
+        }
+        keys.items().for_each(|key| names::must_be_qualified(&key));
+    }
+    let (matched, not_matched) = (owner.at("matchLabelKeys"), owner.at("mismatchLabelKeys"));
+    if matched.is_empty() {
+        return;
+    }
+    if selector.is_set() {
+        let places: BTreeMap<&str, usize> =
+            matched.items().enumerate().map(|(i, key)| (key.text(), i)).collect();
+        let mut known: BTreeSet<&str> = selector.at("matchLabels").entries().map(|(key, _)| key).collect();
+        for e in selector.at("matchExpressions").items() {
+            let key = e.at("key").text();
+            if !known.insert(key)
+                && let Some(i) = places.get(key)
+            {
+                let why = "exists in both matchLabelKeys and labelSelector";
+                owner.note(Cause::invalid(format!("{}[{i}]", owner.path()), &Value::from(key), why));
+            }
+        }
+    }
+    for key in matched.items() {
+        if not_matched.items().any(|other| other.text() == key.text()) {
+            key.invalid("exists in both matchLabelKeys and mismatchLabelKeys");
+        }
+    }
 }
 
 /// Checks tolerations.
@@ -99,99 +165,102 @@ pub fn tolerations(at: &At) {
         let (key, operator, value) = (t.at("key"), t.at("operator"), t.at("value"));
         let (effect, seconds) = (t.at("effect"), t.at("tolerationSeconds"));
         if !key.text().is_empty() {
-            key.qualified();
+            names::must_be_qualified(&key);
         } else if operator.text() != "Exists" {
-            operator.invalid(
+            names::tell_one(
+                &operator,
+                operator.text(),
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
             );
         }
         if seconds.is_set() && effect.text() != "NoExecute" {
-            effect.invalid("effect must be 'NoExecute' when `tolerationSeconds` is set");
+            names::tell_one(
+                &effect,
+                effect.text(),
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
+            );
         }
         match operator.text() {
             "" | "Equal" => {
-                if !validate::is_label_value(value.text()) {
-                    operator.note(fleet_apiserver_schema::error::Cause::invalid(
-                        operator.path(),
-                        value.value(),
-                        validate::LABEL_VALUE,
-                    ));
+                let whys = names::label_value(value.text());
+                if !whys.is_empty() {
+                    names::tell_one(&operator, value.text(), &whys.join(";"));
                 }
             }
+            "Exists" if value.text().is_empty() => {}
             "Exists" => {
-                if !value.text().is_empty() {
-                    operator.note(fleet_apiserver_schema::error::Cause::invalid(
-                        operator.path(),
-                        t.value(),
-                        "value must be empty when `operator` is 'Exists'",
-                    ));
-                }
+                let why = "value must be empty when `operator` is 'Exists'";
+                names::tell_one(&operator, value.text(), why);
             }
+            // Comparing is a feature that is off in this version.
+            "Lt" | "Gt" => operator.unsupported(&["Equal", "Exists", "Lt", "Gt"]),
             _ => operator.unsupported(&["Equal", "Exists"]),
         }
-        effect.one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        effect.one_of(&EFFECTS);
     }
 }
 
 /// Checks the taints of a node.
 pub fn taints(at: &At) {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for t in at.items() {
         let (key, value, effect) = (t.at("key"), t.at("value"), t.at("effect"));
-        key.qualified();
-        if !validate::is_label_value(value.text()) {
-            value.invalid(validate::LABEL_VALUE);
+        names::must_be_qualified(&key);
+        let whys = names::label_value(value.text());
+        if !whys.is_empty() {
+            names::tell_one(&value, value.text(), &whys.join(";"));
         }
-        effect.need_one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        names::need_one_of(&effect, &EFFECTS);
         if !seen.insert((effect.text(), key.text())) {
-            t.duplicate();
+            // The real server shows it in its own form.
+            let text = |field: &At| Value::from(field.text());
+            let message = format!(
+                "Duplicate value: {{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}: taints must be unique by \
+                 key and effect pair",
+                text(&key),
+                text(&value),
+                text(&effect),
+                t.at("timeAdded").value(),
+            );
+            t.note(Cause::new("FieldValueDuplicate", t.path(), message));
         }
     }
 }
 
 /// Checks the constraints of spreading.
 pub fn spread(at: &At) {
-    let mut seen = std::collections::BTreeSet::new();
-    for c in at.items() {
-        let skew = c.at("maxSkew");
+    for (i, c) in at.items().enumerate() {
+        let (skew, key, when) = (c.at("maxSkew"), c.at("topologyKey"), c.at("whenUnsatisfiable"));
         if skew.number().unwrap_or(0) <= 0 {
-            skew.invalid("must be greater than zero");
+            number(&skew, "must be greater than zero");
         }
-        let (key, when) = (c.at("topologyKey"), c.at("whenUnsatisfiable"));
         if key.text().is_empty() {
-            key.required("can not be empty")
-        } else {
-            key.qualified()
+            key.required("can not be empty");
         }
         if !matches!(when.text(), "DoNotSchedule" | "ScheduleAnyway") {
             when.unsupported(&["DoNotSchedule", "ScheduleAnyway"]);
         }
-        if !seen.insert((key.text(), when.text())) {
-            c.duplicate();
+        let again = |other: At| {
+            other.at("topologyKey").text() == key.text()
+                && other.at("whenUnsatisfiable").text() == when.text()
+        };
+        if at.items().skip(i + 1).any(again) {
+            let pair = c.at("{topologyKey, whenUnsatisfiable}");
+            names::duplicate(&pair, &format!("{{{}, {}}}", key.text(), when.text()));
         }
         let least = c.at("minDomains");
         if least.number().is_some_and(|n| n <= 0) {
             least.invalid("must be greater than zero");
         }
         if least.is_set() && when.text() != "DoNotSchedule" {
-            least.invalid("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway");
+            let why =
+                format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}", when.text());
+            least.invalid(&why);
         }
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            c.at(policy).one_of(&["Honor", "Ignore"]);
+            names::if_set_one_of(&c.at(policy), &["Honor", "Ignore"]);
         }
-        let selector = c.at("labelSelector");
-        selector.label_selector();
-        let keys = c.at("matchLabelKeys");
-        if !keys.is_empty() && !selector.is_set() {
-            keys.forbidden("must not be specified when labelSelector is not set");
-        }
-        for key in keys.items() {
-            key.qualified();
-            if selector.at("matchExpressions").items().any(|e| e.at("key").text() == key.text())
-                || selector.at("matchLabels").value().get(key.text()).is_some()
-            {
-                key.invalid("exists in both matchLabelKeys and labelSelector");
-            }
-        }
+        label_keys(&c);
+        names::selector(&c.at("labelSelector"));
     }
 }

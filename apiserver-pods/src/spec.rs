@@ -1,15 +1,13 @@
 //! Checks of a pod's spec, alone or in a template.
 //!
-//! Inputs: the spec in the stored form, defaults applied. Source: the validation of Kubernetes 1.36. Absent on purpose: what
-//! only Windows nodes read.
+//! Inputs: the spec in the stored form, defaults applied. Source: the validation of Kubernetes 1.36. Causes come in the
+//! order of the real server. Absent on purpose: what of a pod depends on its metadata (`annotations`).
 
-use super::amounts;
-use super::container::{self, Pod, ip};
-use super::{placing, volume};
+use super::container::{self, Pod};
+use super::volume::{self, Owner};
+use super::{annotations, environment, names, network, placing, requirements, security, windows};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::NameRule;
-use fleet_resources::{pod::is_of_whole_pod, quantity};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -18,178 +16,130 @@ const LONGEST_S: i64 = i32::MAX as i64;
 
 /// Checks the spec of a pod; `spec` is its place.
 pub fn check(spec: &At) {
-    volume::check_all(spec);
-    let lists = (spec.at("volumes"), spec.at("resourceClaims"));
-    let volumes: BTreeSet<&str> = lists.0.items().map(|item| item.at("name").text()).collect();
-    let claims: BTreeSet<&str> = lists.1.items().map(|item| item.at("name").text()).collect();
-    let pod = Pod { volumes: &volumes, claims: &claims, host_network: spec.at("hostNetwork").is_true() };
+    // Only a pod has its spec at the top.
+    let owner = if spec.path() == "spec" { Owner::Pod } else { Owner::Template };
+    let volumes = volume::check_all(spec, owner);
+    let list = spec.at("resourceClaims");
+    let claims: BTreeSet<&str> =
+        list.items().map(|claim| claim.at("name").text()).filter(|name| !name.is_empty()).collect();
+    resource_claims(&list);
+    let pod = Pod {
+        volumes: &volumes,
+        claims: &claims,
+        grace: spec.at("terminationGracePeriodSeconds").number(),
+        restart: spec.at("restartPolicy").text(),
+        own_users: *spec.at("hostUsers").value() == Value::Bool(false),
+    };
     container::check_all(spec, &pod);
-    container::resources(&spec.at("resources"));
-    whole_pod(spec);
-    own_users(spec);
-    spec.at("restartPolicy").need_one_of(&["Always", "Never", "OnFailure"]);
-    spec.at("preemptionPolicy").one_of(&["Never", "PreemptLowerPriority"]);
-    spec.at("nodeSelector").labels();
-    container::pod_security(&spec.at("securityContext"));
+    requirements::whole_pod(spec, &claims);
+    container::shared_ports(spec, owner);
+    names::need_one_of(&spec.at("restartPolicy"), &["Always", "OnFailure", "Never"]);
+    names::need_one_of(
+        &spec.at("dnsPolicy"),
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    );
+    names::labels(&spec.at("nodeSelector"));
+    security::of_pod(spec);
     placing::affinity(&spec.at("affinity"));
-    placing::tolerations(&spec.at("tolerations"));
-    placing::spread(&spec.at("topologySpreadConstraints"));
-    network(spec);
-    for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
-        spec.at(name).name(NameRule::Subdomain);
-    }
-    spec.at("activeDeadlineSeconds").within(1..=LONGEST_S);
-    let os = spec.at("os");
-    if os.is_set() {
-        os.at("name").need_one_of(&["linux", "windows"]);
-    }
+    network::dns(spec);
     for gate in spec.at("readinessGates").items() {
-        gate.at("conditionType").qualified();
+        names::must_be_qualified(&gate.at("conditionType"));
     }
-    gates(spec);
-    resource_claims(&lists.1);
-    for secret in spec.at("imagePullSecrets").items() {
-        secret.at("name").need();
-    }
-    if spec.at("shareProcessNamespace").is_true() && spec.at("hostPID").is_true() {
-        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-        spec.at("shareProcessNamespace").invalid(why);
-    }
-    let overhead = spec.at("overhead");
-    overhead.entries().for_each(|(_, amount)| amount.quantity());
-}
-
-/// What all containers of a pod share is cpu, memory and huge pages. They request no more than the pod, and none has
-/// a higher limit.
-fn whole_pod(spec: &At) {
-    let resources = spec.at("resources");
-    let parse = |name: &str, value: &Value| quantity::parse(name, value.as_str()?).ok();
-    for part in ["limits", "requests"] {
-        for (name, amount) in resources.at(part).entries() {
-            if !is_of_whole_pod(name) {
-                let why = "must be a supported resource for pod level resources: cpu, memory, hugepages-*";
-                amount.note(Cause::invalid(amount.path(), &Value::from(name), why));
-            }
+    gates(&spec.at("schedulingGates"));
+    placing::spread(&spec.at("topologySpreadConstraints"));
+    windows::host_processes(spec);
+    network::own_users(spec);
+    network::host_name(spec);
+    names::may_be_subdomain(&spec.at("serviceAccountName"));
+    names::may_be_subdomain(&spec.at("nodeName"));
+    names::within(&spec.at("activeDeadlineSeconds"), 1, LONGEST_S);
+    for field in ["hostname", "subdomain"] {
+        let name = spec.at(field);
+        if !name.text().is_empty() {
+            names::must_be_label(&name);
         }
     }
-    let asked = amounts::of_containers(spec.value(), amounts::Part::Requests);
-    for (name, amount) in resources.at("requests").entries() {
-        let sum = asked.get(name);
-        if is_of_whole_pod(name) && parse(name, amount.value()).is_some_and(|n| n < sum) {
-            let sum = quantity::format(name, sum);
-            amount
-                .invalid(&format!("must be greater than or equal to aggregate container requests of {sum}"));
-        }
+    placing::tolerations(&spec.at("tolerations"));
+    network::aliases(&spec.at("hostAliases"));
+    names::may_be_subdomain(&spec.at("priorityClassName"));
+    if spec.at("runtimeClassName").is_set() {
+        names::must_be_subdomain(&spec.at("runtimeClassName"));
     }
-    let limits = resources.at("limits");
-    for container in spec.at("containers").items() {
-        for (name, amount) in container.at("resources").at("limits").entries() {
-            let most = limits.value().get(name).unwrap_or(&Value::Null);
-            if parse(name, amount.value()) > parse(name, most) && !most.is_null() {
-                let most = most.as_str().unwrap_or_default();
-                amount.invalid(&format!("must be less than or equal to pod limits of {most}"));
-            }
-        }
+    let preemption = spec.at("preemptionPolicy");
+    if preemption.is_set() {
+        names::need_one_of(&preemption, &["PreemptLowerPriority", "Never"]);
     }
-    let claims = resources.at("claims");
-    if !claims.is_empty() {
-        claims.forbidden("claims may not be set for Resources at pod-level");
-    }
-}
-
-/// A pod with users of its own shares no other namespace of the machine.
-fn own_users(spec: &At) {
-    if *spec.at("hostUsers").value() != Value::Bool(false) {
-        return;
-    }
-    for key in ["hostNetwork", "hostPID", "hostIPC"] {
-        if spec.at(key).is_true() {
-            spec.at(key).forbidden("when `hostUsers` is false");
+    requirements::overhead(&spec.at("overhead"));
+    windows::operating_system(spec);
+    environment::file_volumes(spec);
+    if owner == Owner::Pod {
+        for list in ["containers", "initContainers"] {
+            spec.at(list).items().for_each(|c| container::image_text(&c));
         }
     }
 }
 
-fn network(spec: &At) {
-    let policy = spec.at("dnsPolicy");
-    policy.need_one_of(&["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]);
-    let (config, servers) = (spec.at("dnsConfig"), spec.at("dnsConfig.nameservers"));
-    if policy.text() == "None" && servers.is_empty() {
-        let why = format!("must provide at least one DNS nameserver when `dnsPolicy` is {}", policy.text());
-        if config.is_set() { servers.required(&why) } else { config.required(&why) }
-    }
-    if servers.len() > 3 {
-        servers.invalid("must not have more than 3 nameservers");
-    }
-    servers.items().for_each(|server| ip(&server));
-    let searches = spec.at("dnsConfig.searches");
-    if searches.len() > 32 {
-        searches.invalid("must not have more than 32 search paths");
-    }
-    for option in spec.at("dnsConfig.options").items() {
-        option.at("name").need();
-    }
-    for name in ["hostname", "subdomain"] {
-        spec.at(name).name(NameRule::Label);
-    }
-    for alias in spec.at("hostAliases").items() {
-        let address = alias.at("ip");
-        if address.text().is_empty() {
-            address.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-        }
-        ip(&address);
-        alias.at("hostnames").items().for_each(|host| host.name(NameRule::Subdomain));
-    }
-}
-
-fn gates(spec: &At) {
-    let gates = spec.at("schedulingGates");
+/// What holds a pod back. What is wrong with a name is told of the gate as a whole.
+fn gates(gates: &At) {
     let mut seen = BTreeSet::new();
-    for gate in gates.items().filter(|gate| !seen.insert(gate.at("name").text())) {
-        let message = format!("Duplicate value: {:?}", gate.at("name").text());
-        gate.note(Cause::new("FieldValueDuplicate", gate.path(), message));
-    }
     for gate in gates.items() {
-        gate.at("name").qualified();
+        let name = gate.at("name").text();
+        names::tell(&gate, name, names::qualified(name));
+        if !seen.insert(name) {
+            names::duplicate(&gate, name);
+        }
     }
 }
 
 fn resource_claims(claims: &At) {
-    claims.unique("name");
+    let mut seen = BTreeSet::new();
     for claim in claims.items() {
-        claim.at("name").need_name(NameRule::Label);
+        let name = claim.at("name");
+        if name.text().is_empty() {
+            name.required("");
+        } else if !seen.insert(name.text()) {
+            names::duplicate(&name, name.text());
+        } else {
+            names::must_be_label(&name);
+        }
         let (named, template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
+        // The real server shows it in its own form.
+        let wrong = |why: &str| {
+            let message = format!(
+                "Invalid value: {{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}: {why}",
+                Value::from(name.text()),
+                named.value(),
+                template.value()
+            );
+            claim.note(Cause::new("FieldValueInvalid", claim.path(), message));
+        };
         match (named.is_set(), template.is_set()) {
             (true, true) => {
-                claim.invalid(
-                    "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
-                );
+                wrong("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified");
             }
-            (false, false) => {
-                claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`");
-            }
-            _ => {
-                named.name(NameRule::Subdomain);
-                template.name(NameRule::Subdomain);
-            }
+            (false, false) => wrong("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            _ => {}
+        }
+        for source in [&named, &template].into_iter().filter(|source| source.is_set()) {
+            names::must_be_subdomain(source);
         }
     }
 }
 
-/// Checks a template of pods; `at` is its place.
+/// Checks a template of pods; `at` is its place. Its labels and annotations are told as if they were its own fields.
 pub fn template(at: &At) {
-    at.at("metadata.labels").labels();
-    let annotations = at.at("metadata.annotations");
-    for (key, _) in annotations.entries() {
-        if !fleet_apiserver_schema::validate::is_qualified(&key.to_lowercase()) {
-            annotations.qualified_as(key);
-        }
-    }
-    let ephemeral = at.at("spec.ephemeralContainers");
+    let (meta, spec) = (at.at("metadata"), at.at("spec"));
+    let labels = at.beside("labels", Some(meta.at("labels").value()));
+    let notes = at.beside("annotations", Some(meta.at("annotations").value()));
+    names::labels(&labels);
+    names::annotations(&notes);
+    annotations::check(&notes, &spec);
+    check(&spec);
+    annotations::match_fields(&notes, &spec);
+    let ephemeral = spec.at("ephemeralContainers");
     if !ephemeral.is_empty() {
         ephemeral.forbidden("ephemeral containers not allowed in pod template");
     }
-    let spec = at.at("spec");
-    check(&spec);
 }
 
 /// A template of a controller that keeps its pods running.

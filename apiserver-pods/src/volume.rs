@@ -1,211 +1,165 @@
 //! Checks of a pod's volumes.
 //!
-//! Inputs: the volumes of a pod or of a template. Source: the validation of Kubernetes 1.36; of the sources that only drivers
-//! read, that they are there.
+//! Inputs: the volumes of a pod or of a template, in the stored form. Source: the validation of Kubernetes 1.36. Sources
+//! that only the drivers of a vendor read are in `volume_drivers`.
 
-use super::container::{field_ref, local_path, resource_ref};
-use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::NameRule;
+use super::files::{downward_file, key_to_path, mode};
+use super::mounts::Volumes;
+use super::names::need;
+use super::{claim_spec, names, paths, projections, volume_drivers};
+use fleet_apiserver_schema::field::{At, Causes};
 
-/// Sources, each with the texts it cannot be without.
-const SOURCES: [(&str, &[&str]); 30] = [
-    ("emptyDir", &[]),
-    ("hostPath", &["path"]),
-    ("secret", &["secretName"]),
-    ("configMap", &["name"]),
-    ("downwardAPI", &[]),
-    ("projected", &[]),
-    ("persistentVolumeClaim", &["claimName"]),
-    ("nfs", &["server", "path"]),
-    ("csi", &["driver"]),
-    ("ephemeral", &[]),
-    ("image", &["reference"]),
-    ("iscsi", &["targetPortal", "iqn"]),
-    ("glusterfs", &["endpoints", "path"]),
-    ("rbd", &["monitors", "image"]),
-    ("gitRepo", &["repository"]),
-    ("gcePersistentDisk", &["pdName"]),
-    ("awsElasticBlockStore", &["volumeID"]),
-    ("azureDisk", &["diskName", "diskURI"]),
-    ("azureFile", &["secretName", "shareName"]),
-    ("cephfs", &["monitors"]),
-    ("cinder", &["volumeID"]),
-    ("fc", &[]),
-    ("flexVolume", &["driver"]),
-    ("flocker", &[]),
-    ("photonPersistentDisk", &["pdID"]),
-    ("portworxVolume", &["volumeID"]),
-    ("quobyte", &["registry", "volume"]),
-    ("scaleIO", &["gateway", "system", "volumeName"]),
-    ("storageos", &[]),
-    ("vsphereVolume", &["volumePath"]),
-];
-
-/// Modes of files: 0 to 0777.
-const MODES: std::ops::RangeInclusive<i64> = 0..=0o777;
-
-/// Checks the volumes of a pod's spec.
-pub fn check_all(spec: &At) {
-    let volumes = spec.at("volumes");
-    volumes.unique("name");
-    for volume in volumes.items() {
-        volume.at("name").need_name(NameRule::Label);
-        check(&volume);
-    }
+/// The object that a spec is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Pod,
+    Template,
 }
 
-fn check(volume: &At) {
+/// Sources, in the order in which they are looked at.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// Kinds of paths of a host; nothing is checked for the first.
+const HOST_PATHS: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
+/// Checks the volumes of a pod's spec, and returns those that are valid.
+pub(crate) fn check_all<'v>(spec: &At<'v, '_>, owner: Owner) -> Volumes<'v> {
+    let mut known = Volumes::new();
+    for volume in spec.at("volumes").items() {
+        let name = volume.at("name");
+        let again = known.contains_key(name.text());
+        let alone = Causes::default();
+        check(&At::root(volume.value(), &alone), owner);
+        if alone.into_inner().is_empty() && !again {
+            known.insert(name.text(), volume.value());
+            continue;
+        }
+        check(&volume, owner);
+        if again {
+            names::duplicate(&name, name.text());
+        }
+    }
+    known
+}
+
+fn check(volume: &At, owner: Owner) {
     let mut found = 0;
-    for (kind, needed) in SOURCES {
+    for kind in SOURCES {
         let source = volume.at(kind);
         if !source.is_set() {
             continue;
         }
         found += 1;
-        if found > 1 {
-            source.forbidden("may not specify more than 1 volume type");
+        if found == 1 {
+            body(volume, &source, kind, owner);
             continue;
         }
-        for field in needed {
-            source.at(field).need();
+        // Two of them are told by other names.
+        let place = match kind {
+            "cephfs" => "cephFS",
+            "downwardAPI" => "downwarAPI",
+            kind => kind,
+        };
+        volume.at(place).forbidden("may not specify more than 1 volume type");
+        if kind == "iscsi" {
+            volume_drivers::initiator(volume, &source);
         }
-        body(&source, kind);
     }
     if found == 0 {
         volume.required("must specify a volume type");
     }
+    let name = volume.at("name");
+    if name.text().is_empty() {
+        name.required("");
+    } else {
+        names::must_be_label(&name);
+    }
 }
 
-fn body(source: &At, kind: &str) {
+fn body(volume: &At, source: &At, kind: &str, owner: Owner) {
     match kind {
+        "emptyDir" => {
+            let limit = source.at("sizeLimit");
+            if limit.text().starts_with('-') {
+                limit.forbidden("SizeLimit field must be a valid resource quantity");
+            }
+        }
         "hostPath" => {
             let path = source.at("path");
-            if path.text().split('/').any(|part| part == "..") {
-                path.invalid("must not contain '..'");
+            if path.text().is_empty() {
+                path.required("");
+                return;
             }
-            source.at("type").one_of(&[
-                "BlockDevice",
-                "CharDevice",
-                "Directory",
-                "DirectoryOrCreate",
-                "File",
-                "FileOrCreate",
-                "Socket",
-            ]);
-        }
-        "emptyDir" => source.at("sizeLimit").quantity(),
-        "nfs" => {
-            let path = source.at("path");
-            if !path.text().is_empty() && !path.text().starts_with('/') {
-                path.invalid("must be an absolute path");
-            }
+            paths::no_steps_back(&path, path.text());
+            names::if_set_one_of(&source.at("type"), &HOST_PATHS);
         }
         "secret" | "configMap" => {
+            need(source, &[if kind == "secret" { "secretName" } else { "name" }]);
             mode(&source.at("defaultMode"));
-            keys(&source.at("items"));
+            source.at("items").items().for_each(|item| key_to_path(&item));
         }
+        "nfs" => {
+            need(source, &["server", "path"]);
+            let path = source.at("path");
+            if !path.text().starts_with('/') {
+                names::tell_one(&path, path.text(), "must be an absolute path");
+            }
+        }
+        "persistentVolumeClaim" => need(source, &["claimName"]),
         "downwardAPI" => {
             mode(&source.at("defaultMode"));
-            downward(&source.at("items"));
+            source.at("items").items().for_each(|item| downward_file(source, &item));
         }
-        "projected" => projected(source),
+        "projected" => {
+            mode(&source.at("defaultMode"));
+            projections::check(source);
+        }
         "ephemeral" => {
             let template = source.at("volumeClaimTemplate");
-            if !template.is_set() {
-                template.required("");
+            if template.is_set() {
+                claim_spec::check_template(&template);
             } else {
-                super::claim_spec::check_spec(&template.at("spec"));
+                template.required("");
             }
         }
-        _ => {}
-    }
-}
-
-fn mode(at: &At) {
-    if at.number().is_some_and(|n| !MODES.contains(&n)) {
-        at.invalid("must be a number between 0 and 0777 (octal), both inclusive");
-    }
-}
-
-fn file(path: &At) {
-    if path.text().is_empty() {
-        path.required("");
-    } else {
-        local_path(path);
-    }
-}
-
-fn keys(items: &At) {
-    for item in items.items() {
-        item.at("key").need();
-        file(&item.at("path"));
-        mode(&item.at("mode"));
-    }
-}
-
-fn downward(items: &At) {
-    for item in items.items() {
-        file(&item.at("path"));
-        mode(&item.at("mode"));
-        let (field, resource) = (item.at("fieldRef"), item.at("resourceFieldRef"));
-        match (field.is_set(), resource.is_set()) {
-            (true, true) => item.invalid("fieldRef and resourceFieldRef can not be specified simultaneously"),
-            (true, false) => field_ref(&field, false),
-            (false, true) => resource_ref(&resource, true),
-            (false, false) => item.required("one of fieldRef and resourceFieldRef is required"),
+        "image" => {
+            if owner == Owner::Pod {
+                need(source, &["reference"]);
+            }
+            names::need_one_of(&source.at("pullPolicy"), &["Always", "IfNotPresent", "Never"]);
         }
-    }
-}
-
-fn projected(source: &At) {
-    mode(&source.at("defaultMode"));
-    let mut paths = std::collections::BTreeSet::new();
-    let sources = source.at("sources");
-    for part in sources.items() {
-        let kinds = [
-            "secret",
-            "configMap",
-            "downwardAPI",
-            "serviceAccountToken",
-            "clusterTrustBundle",
-            "podCertificate",
-        ];
-        let mut found = 0;
-        for kind in kinds {
-            let chosen = part.at(kind);
-            if !chosen.is_set() {
-                continue;
-            }
-            found += 1;
-            if found > 1 {
-                chosen.forbidden("may not specify more than 1 volume type per source");
-                continue;
-            }
-            match kind {
-                "secret" | "configMap" => {
-                    chosen.at("name").need();
-                    keys(&chosen.at("items"));
-                }
-                "downwardAPI" => downward(&chosen.at("items")),
-                "serviceAccountToken" => {
-                    file(&chosen.at("path"));
-                    let seconds = chosen.at("expirationSeconds");
-                    if seconds.number().is_some_and(|n| n < 600) {
-                        seconds.invalid("may not specify a duration less than 10 minutes");
-                    }
-                }
-                _ => {}
-            }
-            let items = chosen.at("items");
-            for item in items.items() {
-                let path = item.at("path");
-                if !path.text().is_empty() && !paths.insert(path.text()) {
-                    path.invalid("conflicting duplicate paths");
-                }
-            }
-        }
-        if found == 0 {
-            part.required("must specify a volume type");
-        }
+        _ => volume_drivers::check(volume, source, kind),
     }
 }

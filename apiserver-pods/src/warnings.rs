@@ -3,250 +3,159 @@
 //! Inputs: a new or changed object with its defaults. Source: the warnings of Kubernetes 1.36. Absent on purpose:
 //! warnings of deprecated versions (see `Resource::deprecation`).
 
+use super::template_warnings::{APP_ARMOR, APP_ARMOR_NOW, of_claim, of_template, profile, profile_of_note};
+use super::{addresses, names};
 use fleet_apiserver_ground::tree::{at, list, meta_text, number, text};
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::validate::{NameRule, name};
-use fleet_resources::quantity;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels of nodes under their former names: since when the other one holds, and which.
-const OLD_LABELS: [(&str, &str, &str); 5] = [
-    ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
-    ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
-    ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
-    ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
-];
-
-/// Volumes that are deprecated, and what is said of each.
-const OLD_VOLUMES: [(&str, &str); 9] = [
-    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    ("gitRepo", "deprecated in v1.11"),
-    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
-    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-];
-
-/// Annotations without effect, and what is said of each.
-const OLD_NOTES: [(&str, &str); 3] = [
-    (
-        "scheduler.alpha.kubernetes.io/critical-pod",
-        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
-    ),
-    ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
-    (
-        "security.alpha.kubernetes.io/unsafe-sysctls",
-        "non-functional in v1.11+; use the \"sysctls\" field instead",
-    ),
-];
+/// Completions and parallelism of an indexed job above which its failures may not all be told.
+const MANY_COMPLETIONS: i64 = 100_000;
+const MANY_AT_ONCE: i64 = 10_000;
 
 /// What is to be said of a new or changed object.
 pub fn of(r: &Resource, old: Option<&Value>, value: &Value) -> Vec<String> {
+    match (r.group.as_str(), r.plural.as_str()) {
+        ("", "pods") => of_pod(old, value),
+        ("", "podtemplates") => of_template(old, value, &["template"], "template."),
+        ("", "replicationcontrollers") => {
+            let mut out = of_name(old, value);
+            if counts(old, value) {
+                // Of a changed one the real server looks at the template before the change.
+                let looked_at = old.unwrap_or(value);
+                out.extend(of_template(None, looked_at, &["spec", "template"], "spec.template."));
+            }
+            out
+        }
+        ("apps", "deployments" | "replicasets") => {
+            let mut out = of_name(old, value);
+            if counts(old, value) {
+                out.extend(of_template(None, value, &["spec", "template"], "spec.template."));
+            }
+            out
+        }
+        ("apps", "daemonsets") => of_template(old, value, &["spec", "template"], "spec.template."),
+        ("apps", "statefulsets") => of_stateful_set(old, value),
+        ("batch", "jobs") => {
+            let mut out = of_name(old, value);
+            if counts(old, value) {
+                out.extend(of_job(value, &["spec"], "spec"));
+            }
+            out
+        }
+        ("batch", "cronjobs") => of_cron_job(old, value),
+        _ => Vec::new(),
+    }
+}
+
+/// True for a new object, and for a change of what it asks for.
+fn counts(old: Option<&Value>, value: &Value) -> bool {
+    old.is_none_or(|old| old.get("spec") != value.get("spec"))
+}
+
+/// True for a change of a status, of which nothing more is said.
+fn is_of_status(old: Option<&Value>, value: &Value) -> bool {
+    old.is_some_and(|old| old.get("status") != value.get("status"))
+}
+
+/// What is wrong with a name as a label of a domain name, as a list shows it.
+fn no_label(name: &str) -> Option<String> {
+    let whys = names::label(name);
+    (!whys.is_empty()).then(|| format!("[{}]", whys.join(" ")))
+}
+
+/// Names of pods begin with that of the object that makes them.
+fn of_name(old: Option<&Value>, value: &Value) -> Vec<String> {
+    let why = no_label(meta_text(value, "name")).filter(|_| old.is_none());
+    let about = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
+    why.map(|why| format!("{about}: {why}")).into_iter().collect()
+}
+
+fn of_pod(old: Option<&Value>, pod: &Value) -> Vec<String> {
     let mut out = Vec::new();
-    let (path, prefix): (&[&str], &str) = match (r.group.as_str(), r.plural.as_str()) {
-        ("", "pods") => {
-            if old.is_none() && name(NameRule::Label, meta_text(value, "name")).is_some() {
-                out.push(
-                    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; \
-                     a DNS label is recommended"
-                        .into(),
-                );
+    if let Some(old) = old {
+        // A pod is not looked through again, but for the addresses that its status says.
+        if old.get("status") != pod.get("status") {
+            for key in ["podIPs", "hostIPs"] {
+                for (i, ip) in list(pod, &["status", key]).iter().enumerate() {
+                    let why = addresses::warning(text(ip, &["ip"]));
+                    out.extend(why.map(|why| format!("status.{key}[{i}].ip: {why}")));
+                }
             }
-            (&[], "")
         }
-        ("", "podtemplates") => (&["template"], "template."),
-        ("", "replicationcontrollers") | ("apps", _) | ("batch", "jobs") => {
-            (&["spec", "template"], "spec.template.")
-        }
-        ("batch", "cronjobs") => {
-            (&["spec", "jobTemplate", "spec", "template"], "spec.jobTemplate.spec.template.")
-        }
-        _ => return out,
-    };
-    let Some(template) = at(value, path).filter(|t| t.get("spec").is_some_and(Value::is_object)) else {
-        return out;
-    };
-    // What was said once of a template is not said at each change of its object's status.
-    if old.and_then(|old| at(old, path)).is_some_and(|before| before.get("spec") == template.get("spec")) {
         return out;
     }
-    let mut walk = Walk { spec: &template["spec"], at: format!("{prefix}spec"), out };
-    walk.labels();
-    for (key, why) in OLD_NOTES {
-        if at(template, &["metadata", "annotations", key]).is_some() {
-            walk.out.push(format!("{prefix}metadata.annotations[{key}]: {why}"));
-        }
+    if at(pod, &["metadata", "annotations"]).is_some() {
+        out.extend(of_profiles(pod));
     }
-    walk.volumes();
-    walk.repeated("hostAliases", "ip");
-    walk.repeated("imagePullSecrets", "name");
-    walk.amounts(template["spec"].get("overhead"), ".overhead");
-    walk.containers();
-    walk.ports();
-    if number(walk.spec, &["terminationGracePeriodSeconds"]) < 0 {
-        let why = "must be >= 0; negative values are invalid and will be treated as 1";
-        walk.say(".terminationGracePeriodSeconds", why);
+    if let Some(why) = no_label(meta_text(pod, "name")) {
+        let about = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
+        out.push(format!("{about}: {why}"));
     }
-    walk.selectors();
-    walk.out
+    out.extend(of_template(None, pod, &[], ""));
+    out
 }
 
-struct Walk<'a> {
-    spec: &'a Value,
-    at: String,
-    out: Vec<String>,
+/// Profiles of containers that only annotations name.
+fn of_profiles(pod: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let whole = profile(&pod["spec"]);
+    for key in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in list(pod, &["spec", key]) {
+            let note = format!("{APP_ARMOR}{}", text(container, &["name"]));
+            let named = at(pod, &["metadata", "annotations", note.as_str()]).and_then(Value::as_str);
+            let Some(named) = named.map(profile_of_note) else { continue };
+            // The annotation has become a field of the container by now, unless its pod says the same.
+            let own = profile(container);
+            if named.is_none() || (named != whole && (own.is_none() || own == named)) {
+                out.push(format!("metadata.annotations[{note}]: {APP_ARMOR_NOW}"));
+            }
+        }
+    }
+    out
 }
 
-impl<'a> Walk<'a> {
-    fn say(&mut self, below: &str, why: &str) {
-        self.out.push(format!("{}{below}: {why}", self.at));
+fn of_stateful_set(old: Option<&Value>, set: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    if counts(old, set) {
+        out.extend(of_template(None, set, &["spec", "template"], "spec.template."));
     }
+    if is_of_status(old, set) {
+        return out;
+    }
+    let below = if old.is_some() { ".Spec" } else { "" };
+    for (i, claim) in list(set, &["spec", "volumeClaimTemplates"]).iter().enumerate() {
+        out.extend(of_claim(&claim["spec"], &format!("spec.volumeClaimTemplates[{i}]{below}")));
+    }
+    if number(set, &["spec", "revisionHistoryLimit"]) < 0 {
+        out.push("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".into());
+    }
+    out
+}
 
-    fn labels(&mut self) {
-        for (key, since, now) in OLD_LABELS {
-            let why = format!("deprecated since {since}; use {now:?} instead");
-            if at(self.spec, &["nodeSelector", key]).is_some() {
-                self.say(&format!(".nodeSelector[{key}]"), &why);
-            }
-            let affinity = at(self.spec, &["affinity", "nodeAffinity"]).unwrap_or(&Value::Null);
-            let required = "requiredDuringSchedulingIgnoredDuringExecution";
-            let terms = list(affinity, &[required, "nodeSelectorTerms"]);
-            for (i, term) in terms.iter().enumerate() {
-                for (j, e) in list(term, &["matchExpressions"]).iter().enumerate() {
-                    if text(e, &["key"]) == key {
-                        let place = format!(
-                            ".affinity.nodeAffinity.{required}.nodeSelectorTerms[{i}].matchExpressions[{j}].key"
-                        );
-                        self.say(&place, &format!("{key} is {why}"));
-                    }
-                }
-            }
-            for (i, c) in list(self.spec, &["topologySpreadConstraints"]).iter().enumerate() {
-                if text(c, &["topologyKey"]) == key {
-                    let place = format!(".topologySpreadConstraints[{i}].topologyKey");
-                    self.say(&place, &format!("{key} is {why}"));
-                }
-            }
-        }
+fn of_job(owner: &Value, path: &[&str], place: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let Some(spec) = at(owner, path) else { return out };
+    let (completions, parallelism) = (number(spec, &["completions"]), number(spec, &["parallelism"]));
+    if text(spec, &["completionMode"]) == "Indexed"
+        && completions > MANY_COMPLETIONS
+        && parallelism > MANY_AT_ONCE
+    {
+        out.push(format!("{place}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"));
     }
+    out.extend(of_template(None, spec, &["template"], &format!("{place}.template.")));
+    out
+}
 
-    fn volumes(&mut self) {
-        for (i, volume) in list(self.spec, &["volumes"]).iter().enumerate() {
-            for (kind, why) in OLD_VOLUMES {
-                if volume.get(kind).is_some_and(|v| !v.is_null()) {
-                    self.say(&format!(".volumes[{i}].{kind}"), why);
-                }
-            }
-        }
+fn of_cron_job(old: Option<&Value>, job: &Value) -> Vec<String> {
+    let mut out = of_name(old, job);
+    if counts(old, job) {
+        out.extend(of_job(job, &["spec", "jobTemplate", "spec"], "spec.jobTemplate.spec"));
     }
-
-    fn repeated(&mut self, field: &str, key: &str) {
-        let mut seen = BTreeSet::new();
-        for (i, item) in list(self.spec, &[field]).iter().enumerate() {
-            let found = text(item, &[key]);
-            if !seen.insert(found) {
-                self.say(&format!(".{field}[{i}].{key}"), &format!("duplicate {key} {found:?}"));
-            }
-            if field == "imagePullSecrets" && found.is_empty() {
-                self.say(&format!(".{field}[{i}].{key}"), "invalid empty name \"\"");
-            }
-        }
+    if old.is_some() && !is_of_status(old, job) && text(job, &["spec", "schedule"]).contains("TZ") {
+        out.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".into());
     }
-
-    /// Bytes come whole.
-    fn amounts(&mut self, amounts: Option<&Value>, below: &str) {
-        for name in ["memory", "ephemeral-storage"] {
-            let Some(found) = amounts.and_then(|a| a.get(name)).and_then(Value::as_str) else { continue };
-            // Read as cpu, an amount counts thousandths.
-            if quantity::parse("cpu", found).is_ok_and(|n| n % 1000 != 0) {
-                let why = format!("fractional byte value {found:?} is invalid, must be an integer");
-                self.say(&format!("{below}[{name}]"), &why);
-            }
-        }
-    }
-
-    fn each(&self) -> impl Iterator<Item = (String, &'a Value)> + use<'a> {
-        let spec = self.spec;
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |key| {
-            list(spec, &[key]).iter().enumerate().map(move |(i, c)| (format!(".{key}[{i}]"), c))
-        })
-    }
-
-    fn containers(&mut self) {
-        for (place, container) in self.each() {
-            for part in ["limits", "requests"] {
-                self.amounts(at(container, &["resources", part]), &format!("{place}.resources.{part}"));
-            }
-            let mut names = BTreeSet::new();
-            for (i, env) in list(container, &["env"]).iter().enumerate() {
-                let name = text(env, &["name"]);
-                let (value, itself) = (text(env, &["value"]), format!("$({name})"));
-                // A value may build on the one before.
-                let extends = value.contains(&itself) && value != itself && env.get("valueFrom").is_none();
-                if !names.insert(name) && !extends {
-                    let why = format!(
-                        "hides previous definition of {name:?}, which may be dropped when using apply"
-                    );
-                    self.say(&format!("{place}.env[{i}]"), &why);
-                }
-            }
-        }
-    }
-
-    fn ports(&mut self) {
-        /// Place, port of the host, and address of it.
-        type Known<'a> = Vec<(String, i64, &'a str)>;
-        let mut known: BTreeMap<(i64, &str), Known<'_>> = BTreeMap::new();
-        for (place, container) in self.each() {
-            for (i, port) in list(container, &["ports"]).iter().enumerate() {
-                let place = format!("{place}.ports[{i}]");
-                let (host, ip) = (number(port, &["hostPort"]), text(port, &["hostIP"]));
-                let key = (number(port, &["containerPort"]), text(port, &["protocol"]));
-                for (other, its_host, its_ip) in known.get(&key).into_iter().flatten() {
-                    let how = if (host, ip) == (*its_host, *its_ip) {
-                        "duplicate"
-                    } else if host == 0 || *its_host == 0 {
-                        "overlapping"
-                    } else if host == *its_host && ip.is_empty() != its_ip.is_empty() {
-                        "dangerously ambiguous"
-                    } else {
-                        continue;
-                    };
-                    self.out.push(format!("{0}{place}: {how} port definition with {0}{other}", self.at));
-                }
-                known.entry(key).or_default().push((place, host, ip));
-            }
-        }
-    }
-
-    /// A selector that is not there selects nothing.
-    fn selectors(&mut self) {
-        let nothing = "a null labelSelector results in matching no pod";
-        let lacks = |term: &Value| term.get("labelSelector").is_none_or(Value::is_null);
-        for (i, c) in list(self.spec, &["topologySpreadConstraints"]).iter().enumerate() {
-            if lacks(c) {
-                self.say(&format!(".topologySpreadConstraints[{i}].labelSelector"), nothing);
-            }
-        }
-        for kind in ["podAffinity", "podAntiAffinity"] {
-            for (key, inner) in [
-                ("requiredDuringSchedulingIgnoredDuringExecution", ""),
-                ("preferredDuringSchedulingIgnoredDuringExecution", ".podAffinityTerm"),
-            ] {
-                for (i, term) in list(self.spec, &["affinity", kind, key]).iter().enumerate() {
-                    let term = if inner.is_empty() { term } else { &term["podAffinityTerm"] };
-                    if lacks(term) {
-                        self.say(&format!(".affinity.{kind}.{key}[{i}]{inner}.labelSelector"), nothing);
-                    }
-                }
-            }
-        }
-    }
+    out
 }
 
 #[cfg(test)]
@@ -280,6 +189,44 @@ mod tests {
                 "spec.terminationGracePeriodSeconds"
             ],
             "{found:?}"
+        );
+    }
+
+    #[test]
+    fn names_and_templates_are_told_of_in_the_real_words() {
+        let kind = |group: &str, plural: &str| Resource {
+            group: group.into(),
+            plural: plural.into(),
+            ..Resource::default()
+        };
+        let made = json!({"metadata": {"name": "a.b"}, "spec": {"template": {"spec": {"containers": [
+            {"name": "c", "ports": [{"name": "p", "containerPort": 1, "protocol": "TCP"}]},
+            {"name": "d", "ports": [{"name": "p", "containerPort": 2, "protocol": "TCP"}]}]}}}});
+        let found = of(&kind("apps", "deployments"), None, &made);
+        assert_eq!(
+            found,
+            [
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]",
+                "spec.template.spec.containers[1].ports[0]: duplicate port name \"p\" with spec.template.spec.containers[0].ports[0], services and probes that select ports by name will use spec.template.spec.containers[0].ports[0]",
+            ]
+        );
+        // A change of the status says nothing, and one of the spec says it again.
+        let mut changed = made.clone();
+        changed["status"] = json!({"replicas": 1});
+        assert!(of(&kind("apps", "deployments"), Some(&made), &changed).is_empty());
+        changed["spec"]["replicas"] = json!(2);
+        assert_eq!(of(&kind("apps", "deployments"), Some(&made), &changed).len(), 1);
+        // Pods are looked through when they are made, and never again.
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": -1, "containers": []}});
+        let mut moved = pod.clone();
+        moved["spec"]["nodeName"] = json!("n");
+        assert!(of(&kind("", "pods"), Some(&pod), &moved).is_empty());
+        moved["status"] = json!({"podIPs": [{"ip": "FD00::1"}]});
+        assert_eq!(
+            of(&kind("", "pods"), Some(&pod), &moved),
+            [
+                "status.podIPs[0].ip: IPv6 address \"FD00::1\" should be in RFC 5952 canonical format (\"fd00::1\")"
+            ]
         );
     }
 }

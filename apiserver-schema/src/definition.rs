@@ -52,7 +52,7 @@ pub fn check(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) {
 /// Why a text is no label that begins with a letter (RFC 1035), or None.
 pub fn label_problem(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
-        return Some("must be no more than 63 bytes");
+        return Some("must be no more than 63 characters");
     }
     let fine =
         validate::name(NameRule::Label, text).is_none() && text.starts_with(|c: char| c.is_ascii_lowercase());

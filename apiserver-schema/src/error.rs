@@ -7,7 +7,8 @@ use bytes::Bytes;
 pub use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::published::Refused;
 use http::{Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// A failed request, rendered as a `Status` object.
 #[derive(Debug, Clone)]
@@ -111,13 +112,16 @@ impl ApiError {
 
     /// 422 with its list of causes; `kind` is the Kind, not the plural.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> ApiError {
-        let list: Vec<String> =
+        // Causes may say the same; the message says it once.
+        let mut said = BTreeSet::new();
+        let mut list: Vec<String> =
             causes
                 .iter()
                 .map(|c| {
                     if c.field.is_empty() { c.message.clone() } else { format!("{}: {}", c.field, c.message) }
                 })
                 .collect();
+        list.retain(|text| said.insert(text.clone()));
         let text = if list.len() == 1 { list[0].clone() } else { format!("[{}]", list.join(", ")) };
         let qualified = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
         let mut e = ApiError::of(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {text}"));
@@ -323,11 +327,7 @@ impl ApiError {
                 }
             }
             if !f.causes.is_empty() {
-                let causes: Vec<Value> = f
-                    .causes
-                    .iter()
-                    .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
-                    .collect();
+                let causes: Vec<Value> = f.causes.iter().map(cause).collect();
                 details["causes"] = Value::Array(causes);
             }
             if f.retry_after_s > 0 {
@@ -376,4 +376,16 @@ pub fn success(resource: &Resource, name: &str, uid: &str) -> Value {
         details["uid"] = json!(uid);
     }
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// A cause as the answer has it; fields without a value are left out.
+fn cause(cause: &Cause) -> Value {
+    let texts: [(&str, &str); 3] =
+        [("reason", cause.reason), ("message", &cause.message), ("field", &cause.field)];
+    texts
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(key, text)| (key.to_owned(), text.into()))
+        .collect::<Map<_, _>>()
+        .into()
 }

@@ -353,8 +353,8 @@ pub fn name(rule: NameRule, name: &str) -> Option<String> {
             let bad = name == "." || name == ".." || name.contains('/') || name.contains('%');
             bad.then(|| "may not be '.' or '..', or contain '/' or '%'".to_string())
         }
-        NameRule::Label if name.len() > 63 => Some("must be no more than 63 bytes".into()),
-        NameRule::Subdomain if name.len() > 253 => Some("must be no more than 253 bytes".into()),
+        NameRule::Label if name.len() > 63 => Some("must be no more than 63 characters".into()),
+        NameRule::Subdomain if name.len() > 253 => Some("must be no more than 253 characters".into()),
         NameRule::Label => (!is_label(name)).then(|| {
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
              and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
@@ -483,7 +483,7 @@ pub const LABEL_VALUE: &str = "a valid label must be an empty string or consist 
 pub fn config_key(key: &str) -> Option<&'static str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if key.len() > 253 {
-        return Some("must be no more than 253 bytes");
+        return Some("must be no more than 253 characters");
     }
     if key.is_empty() || !key.bytes().all(plain) {
         return Some(

@@ -270,7 +270,9 @@ impl fmt::Display for What {
                 write!(f, "the disk of {server} has {bytes} bytes left")
             }
             Self::Disk { server, room: None } => write!(f, "the disk of {server} has room again"),
-            Self::NetworkFaults { process, side, rates } => write!(f, "weather {process} {side:?} {rates:?}"),
+            Self::NetworkFaults { process, side, rates } => {
+                write!(f, "network faults {process} {side:?} {rates:?}")
+            }
         }
     }
 }

@@ -65,6 +65,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "fleet-apiserver-openapi",
+        &["fleet-apiserver-ground", "fleet-apiserver-schema", "fleet-apiserver-admission"],
+    ),
+    (
         "fleet-apiserver",
         &[
             "fleet-ordered",
@@ -73,6 +77,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-apiserver-kinds",
             "fleet-apiserver-printers",
             "fleet-apiserver-admission",
+            "fleet-apiserver-openapi",
         ],
     ),
     ("fleet-check", &["fleet-resources", "fleet-api"]),

@@ -2,12 +2,10 @@
 //!
 //! Inputs: HTTP. Absent on purpose: what the verbs do.
 
-pub mod etag;
 pub mod faults;
 mod headers;
 mod health;
 mod issuer;
 pub mod metrics;
-pub mod openapi;
 pub mod serve;
 pub mod server;

@@ -3,9 +3,8 @@
 //! Inputs: HTTP requests from the in-process router or from the TLS listener.
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
-use crate::door::etag::etagged;
 use crate::door::headers::{self, Flow};
-use crate::door::{health, issuer, metrics, openapi};
+use crate::door::{health, issuer, metrics};
 use crate::verbs::{action, connect, read, reviews, versions, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use fleet_apiserver_admission::access::rbac::Question;
 use fleet_apiserver_admission::access::shares::{Gate, Guest, Urgency};
 use fleet_apiserver_admission::access::user::{Certified, Door, User};
 use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_openapi::{self as openapi, etagged};
 use fleet_apiserver_schema::builtins;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::http_io::{self, Form, Params};

@@ -8,6 +8,7 @@ use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::pods;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, success};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
@@ -44,16 +45,21 @@ fn target(call: &Call, binding: &Value) -> ApiResult<String> {
     check_named(call, binding, "Binding")?;
     let node = tree::text(binding, &["target", "name"]).to_string();
     let kind = tree::text(binding, &["target", "kind"]);
+    let mut wrong = Vec::new();
     if !matches!(kind, "" | "Node") {
-        // A real server says so in plain words only, and as a failure of its own.
-        let why =
-            format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
-        return Err(ApiError::internal("", why));
+        wrong.push(format!(
+            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
+        ));
     }
     if node.is_empty() {
-        return Err(ApiError::internal("", "target.name: Required value"));
+        wrong.push("target.name: Required value".to_string());
     }
-    Ok(node)
+    // A real server says so in plain words only, and as a failure of its own.
+    match wrong.as_slice() {
+        [] => Ok(node),
+        [one] => Err(ApiError::internal("", one.as_str())),
+        all => Err(ApiError::internal("", format!("[{}]", all.join(", ")))),
+    }
 }
 
 /// Binds the pod of the call.
@@ -91,19 +97,21 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         }
         let mut new = old.full();
         tree::child(&mut new, "spec").insert("nodeName".into(), node.as_str().into());
-        if let Some(Value::Object(extra)) = tree::at(&binding, &["metadata", "annotations"]) {
-            let annotations =
-                tree::object(tree::meta(&mut new).entry("annotations").or_insert_with(|| json!({})));
-            annotations.extend(extra.clone());
+        // What the binding says of itself becomes the pod's.
+        for key in ["annotations", "labels"] {
+            if let Some(Value::Object(extra)) =
+                tree::at(&binding, &["metadata", key]).filter(|m| **m != json!({}))
+            {
+                let known = tree::object(tree::meta(&mut new).entry(key).or_insert_with(|| json!({})));
+                known.extend(extra.clone());
+            }
         }
-        place(call, &node, &mut new);
-        let now = call.core.clock.stamp();
-        let status = tree::child(&mut new, "status");
-        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-        if let Value::Array(list) = conditions {
-            list.retain(|c| tree::text(c, &["type"]) != "PodScheduled");
-            list.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        if tree::text(&binding, &["target", "kind"]) == "Node" {
+            pods::place(&call.core, &node, &mut new);
         }
+        // No node is kept free for a pod that has one.
+        tree::child(&mut new, "status").remove("nominatedNodeName");
+        set_condition(&mut new, json!({"type": "PodScheduled", "status": "True"}), &call.core.clock.stamp());
         if call.dry_run() {
             return Ok(bound(call, &old));
         }
@@ -119,15 +127,20 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
 }
 
-/// A pod has the zone and the region of its node as labels.
-fn place(call: &Call, node: &str, pod: &mut Value) {
-    let Some(node) = call.core.store.table("/nodes").get(node) else { return };
-    for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
-        let found = node.text(&["metadata", "labels", key]);
-        if !found.is_empty() {
-            let labels = tree::object(tree::meta(pod).entry("labels").or_insert_with(|| json!({})));
-            labels.insert(key.into(), found.into());
-        }
+/// Sets a condition of a pod, in the place where it is. Its time is that of the last change of its status.
+pub fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
+    let conditions = tree::child(pod, "status").entry("conditions").or_insert_with(|| json!([]));
+    let Value::Array(list) = conditions else { return };
+    let field = |c: &Value, key: &str| tree::text(c, &[key]).to_string();
+    let place = list.iter().position(|c| field(c, "type") == field(&condition, "type"));
+    let known = place.and_then(|i| list.get(i)).filter(|c| field(c, "status") == field(&condition, "status"));
+    let since = known.map(|c| field(c, "lastTransitionTime")).filter(|time| !time.is_empty());
+    let fields = tree::object(&mut condition);
+    fields.insert("lastProbeTime".into(), Value::Null);
+    fields.insert("lastTransitionTime".into(), since.unwrap_or_else(|| now.to_string()).into());
+    match place {
+        Some(i) => list[i] = condition,
+        None => list.push(condition),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::verbs::read;
 use axum::body::Body;
+use fleet_apiserver_admission::access::rbac::Question;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::store::Obj;
@@ -13,6 +14,7 @@ use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 /// Port of kubelets.
 const KUBELET_PORT: u16 = 10_250;
@@ -32,6 +34,9 @@ pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
         admission::validate(call, Operation::Connect, &name, None, Some(&options)).await?;
     }
     let call = &*call;
+    if matches!(call.subresource.as_str(), "exec" | "attach" | "portforward") {
+        may_create(call)?;
+    }
     if call.subresource.starts_with("proxy") {
         return proxy(call).await;
     }
@@ -70,6 +75,22 @@ pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
     let why =
         format!("error dialing backend: dial tcp {address}:{KUBELET_PORT}: connect: connection refused");
     Err(ApiError::internal("", why))
+}
+
+/// Who begins a stream must be allowed to create it, also where the protocol asks for it by GET.
+fn may_create(call: &Call) -> ApiResult<()> {
+    let question = Question {
+        verb: "create".into(),
+        resource: call.resource().plural.clone(),
+        subresource: call.subresource.clone(),
+        namespace: call.namespace.clone(),
+        name: call.name.clone(),
+        ..Question::default()
+    };
+    if call.core.auth.allows(&call.core, &call.user, &question) {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(call.resource(), &call.name, ""))
 }
 
 /// The parameters of a request as the object that admission sees.
@@ -124,46 +145,70 @@ fn check_container(call: &Call, pod: &Obj) -> ApiResult<()> {
     let names = |list: &str| -> Vec<String> {
         pod.list(&["spec", list]).iter().map(|c| tree::text(c, &["name"]).to_string()).collect()
     };
-    let (main, init, debug) = (names("containers"), names("initContainers"), names("ephemeralContainers"));
     let wanted = call.params.get("container");
-    if !wanted.is_empty() {
-        if [&main, &init, &debug].iter().any(|list| list.iter().any(|n| n == wanted)) {
-            return Ok(());
-        }
-        return Err(ApiError::bad_request(format!("container {wanted} is not valid for pod {}", call.name)));
-    }
-    if main.len() <= 1 {
+    if wanted.is_empty() && names("containers").len() == 1 {
         return Ok(());
     }
-    let mut why = format!(
-        "a container name must be specified for pod {}, choose one of: [{}]",
-        call.name,
-        main.join(" ")
-    );
-    if !init.is_empty() {
-        why.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+    let all: Vec<String> =
+        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(names).collect();
+    if wanted.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "a container name must be specified for pod {}, choose one of: [{}]",
+            call.name,
+            all.join(" ")
+        )));
     }
-    if !debug.is_empty() {
-        why.push_str(&format!(" or one of the ephemeral containers: [{}]", debug.join(" ")));
+    if all.iter().any(|name| name == wanted) {
+        return Ok(());
     }
-    Err(ApiError::bad_request(why))
+    Err(ApiError::bad_request(format!("container {wanted} is not valid for pod {}", call.name)))
 }
 
 fn check_log_options(call: &Call) -> ApiResult<()> {
+    let p = &call.params;
     let mut causes = Vec::new();
-    for (field, least, why) in [
-        ("tailLines", 0, "must be greater than or equal to 0"),
-        ("limitBytes", 1, "must be greater than 0"),
-        ("sinceSeconds", 1, "must be greater than 0"),
-    ] {
-        if let Some(n) = call.params.number(field)?.filter(|n| *n < least) {
+    let mut least = |field: &str, least: i64, why: &str| -> ApiResult<()> {
+        if let Some(n) = p.number(field)?.filter(|n| *n < least) {
             causes.push(Cause::invalid(field, &json!(n), why));
         }
+        Ok(())
+    };
+    least("tailLines", 0, "must be greater than or equal to 0")?;
+    least("limitBytes", 1, "must be greater than 0")?;
+    if p.has("sinceSeconds") && p.has("sinceTime") {
+        causes.push(Cause::forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    } else {
+        least("sinceSeconds", 1, "must be greater than 0")?;
     }
-    if call.params.has("sinceSeconds") && call.params.has("sinceTime") {
-        causes.push(Cause::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    // A log is told as one, whichever stream a line came by.
+    if p.has("stream") {
+        causes.push(Cause::forbidden("stream", "may not be specified"));
     }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("", "PodLogOptions", &call.name, causes)) }
+}
+
+/// True for an address that a pod may have, and by which others reach it.
+fn is_reachable(ip: &str) -> bool {
+    match ip.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            !(ip.is_unspecified()
+                || ip.is_loopback()
+                || ip.is_multicast()
+                || ip.is_link_local()
+                || ip.is_broadcast())
+        }
+        Ok(IpAddr::V6(ip)) => {
+            !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_unicast_link_local())
+        }
+        Err(_) => false,
+    }
+}
+
+/// The first port that a pod names.
+fn first_port(pod: &Obj) -> Option<i64> {
+    let containers = pod.list(&["spec", "containers"]);
+    let ports = containers.iter().find_map(|c| tree::list(c, &["ports"]).first());
+    ports.map(|port| tree::number(port, &["containerPort"]))
 }
 
 /// A name in a proxy's path: a scheme and a port may stand around it.
@@ -199,10 +244,15 @@ async fn proxy(call: &Call) -> ApiResult<Response<Body>> {
         }
         "pods" => {
             let ip = found.text(&["status", "podIP"]);
-            if ip.is_empty() {
+            if !is_reachable(&ip) {
                 return Err(ApiError::bad_request("address not allowed"));
             }
-            let port = if port.is_empty() { "80" } else { port };
+            let port = match (port, first_port(&found)) {
+                ("", Some(first)) => first.to_string(),
+                ("", None) => "80".to_string(),
+                _ => port.to_string(),
+            };
+            let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
             unavailable(format!(
                 "error trying to reach service: dial tcp {ip}:{port}: connect: connection refused"
             ))

@@ -18,6 +18,7 @@ pub mod managed;
 pub mod namespaces;
 pub mod read;
 pub mod removal;
+mod resized;
 pub mod reviews;
 pub mod settle;
 pub mod token;

@@ -6,6 +6,7 @@ use crate::verbs::api_services;
 use crate::verbs::bind::stale;
 use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
+use crate::verbs::resized;
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_admission::typing;
@@ -174,6 +175,8 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
     }
     if r.is("", "persistentvolumes") {
         phase_time(live, new, &call.core.clock.stamp());
+    } else if r.is("", "pods") {
+        pods::keep_status(live, new);
     }
 }
 
@@ -242,7 +245,7 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
         }
     }
     if r.is("", "pods") && call.subresource.is_empty() {
-        pods::tolerate(tree::child(&mut new, "spec"));
+        pods::admit_change(live, &mut new);
     }
     if !r.custom {
         kinds::apply(r, &mut new);
@@ -344,6 +347,9 @@ pub fn finish(
     }
     rbac::check_write(&call.core, &call.core.auth, &call.user, r, Some(live), &new)?;
     check_object(r, Some(live), &new, &call.subresource)?;
+    if r.is("", "pods") && call.subresource == "resize" {
+        resized::check(call, live, &new)?;
+    }
     let finished = if r.is("", "namespaces") {
         tree::list(&new, &["spec", "finalizers"]).is_empty()
     } else {

@@ -207,10 +207,12 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         definitions::admit(None, value, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
     rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, value)?;
-    check_object(r, None, value, "")?;
+    // The account is looked up by a plugin that also mutates, so before validation.
     if r.is("", "pods") {
         pods::check_account(&call.core, &call.namespace, value)?;
-    } else if r.is("scheduling.k8s.io", "priorityclasses") {
+    }
+    check_object(r, None, value, "")?;
+    if r.is("scheduling.k8s.io", "priorityclasses") {
         pods::admit_class(&call.core, value)?;
     }
     if !r.custom {

@@ -437,7 +437,7 @@ async fn sidecars_and_whole_pods_are_counted() {
     let refused = api.post(&pods, pod("less", None, less)).await.fails(422, "Invalid");
     for says in [
         "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 2",
-        "spec.containers[0].resources.limits[cpu]: Invalid value: \"2\": must be less than or equal to pod limits of 1",
+        "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits of 1",
     ] {
         assert!(refused.message().contains(says), "{}", refused.text);
     }

@@ -1,6 +1,10 @@
 //! Groups of checks: what a pod may say, and what of it may change.
 
+mod changes;
 mod containers;
+mod spec_rules;
+mod status_rules;
+mod volume_rules;
 
 use crate::api::{Api, pod};
 use crate::table::{Case, accepted, merged, new_objects};

@@ -28,7 +28,7 @@ async fn pods_and_services() {
         &api.core("pods"),
         vec![
             (spec(json!({"hostUsers": false, "hostNetwork": true})), "spec.hostNetwork"),
-            (spec(json!({"hostUsers": false, "hostPID": true})), "spec.hostPID"),
+            (spec(json!({"hostUsers": false, "hostPID": true})), "spec.HostPID"),
             (
                 spec(json!({"topologySpreadConstraints": spread})),
                 "spec.topologySpreadConstraints[0].matchLabelKeys",

@@ -2,12 +2,13 @@
 //!
 //! Inputs: the registry and the schemas. Absent on purpose: descriptions of built-in kinds.
 
+mod etag;
 mod protobuf;
 mod v2;
 
+pub use etag::etagged;
 pub use v2::swagger;
 
-use crate::door::etag::etagged;
 use axum::body::Body;
 use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_schema as schema;

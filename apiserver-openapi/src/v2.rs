@@ -2,8 +2,8 @@
 //!
 //! Inputs: the registry. Absent on purpose: what v2 cannot express (alternatives, null).
 
-use super::{build, protobuf};
-use crate::door::etag::etagged;
+use super::{build, etagged, protobuf};
+
 use axum::body::Body;
 use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_schema::error::ApiResult;
