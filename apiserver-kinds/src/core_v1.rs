@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 mod bounds;
 mod events;
 
-pub use bounds::{limit_range, resource_quota};
+pub use bounds::{limit_range, resource_name, resource_quota};
 pub use events::event;
 
 /// Most bytes of the values of a ConfigMap or Secret.
@@ -148,11 +148,16 @@ pub fn namespace(new: &At, subresource: &str) {
         }
         return;
     }
-    for finalizer in new.at("spec.finalizers").items() {
-        if !finalizer.text().contains('/') && finalizer.text() != "kubernetes" {
-            finalizer.invalid("name is neither a standard finalizer name nor is it fully qualified");
+    let list = new.at("spec.finalizers");
+    for finalizer in list.items() {
+        // Only when they are taken away one by one, the place in the list is told.
+        let numbered = subresource == "finalize";
+        let (at, text) = (if numbered { &finalizer } else { &list }, finalizer.text());
+        at.qualified_as(text);
+        if !text.contains('/') && !matches!(text, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            finalizer.invalid_as(at.path(), why);
         }
-        finalizer.qualified();
     }
 }
 

@@ -1,20 +1,25 @@
 //! Defaults of built-in kinds.
 //!
-//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
+//! Inputs: a decoded object. Absent on purpose: kinds that make pods (`workload_defaults`), addresses of services (`services`),
+//! what needs other objects (`pods`, `limits`).
 
-use super::flow;
+use super::{flow, workload_defaults};
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_pods::defaults::{self as pods, Obj, inner, items};
 use fleet_apiserver_registration as registration;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::resource::Resource;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Fills in defaults, as the real server does when it decodes, and what is always there.
 pub fn apply(resource: &Resource, value: &mut Value) {
+    let bare = if resource.group == "autoscaling" { bare_rules(value) } else { Vec::new() };
     canonical::strip(value);
     default(resource, value);
     canonical::complete(value);
+    for direction in bare {
+        value["spec"]["behavior"][direction]["policies"] = json!([]);
+    }
 }
 
 fn default(resource: &Resource, value: &mut Value) {
@@ -23,7 +28,10 @@ fn default(resource: &Resource, value: &mut Value) {
             pods::spec(tree::child(value, "spec"));
             pods::pod(value);
         }
-        ("", "services") => service(tree::child(value, "spec")),
+        ("", "services") => {
+            service(tree::child(value, "spec"));
+            load_balancer(value);
+        }
         ("", "secrets") => secret(tree::object(value)),
         ("", "namespaces") => {
             let name = tree::meta_text(value, "name").to_string();
@@ -43,7 +51,13 @@ fn default(resource: &Resource, value: &mut Value) {
             }
             default_to(tree::child(value, "spec"), "persistentVolumeReclaimPolicy", "Retain");
             default_to(tree::child(value, "spec"), "volumeMode", "Filesystem");
-            default_to(tree::child(value, "status"), "phase", "Pending");
+            let made = tree::meta_text(value, "creationTimestamp").to_string();
+            let status = tree::child(value, "status");
+            default_to(status, "phase", "Pending");
+            // The first phase begins when the volume is made.
+            if status.get("phase") == Some(&json!("Pending")) && !made.is_empty() {
+                default_to(status, "lastPhaseTransitionTime", made);
+            }
         }
         ("", "nodes") => {
             // The older field and the newer list say the same.
@@ -60,7 +74,8 @@ fn default(resource: &Resource, value: &mut Value) {
                 default_to(tree::child(value, "status"), "allocatable", capacity);
             }
         }
-        _ => workload(resource, value),
+        _ if workload_defaults::apply(resource, value) => {}
+        _ => other(resource, value),
     }
 }
 
@@ -75,102 +90,6 @@ pub fn of_fields(resource: &Resource, value: &mut Value) {
         canonical::complete(value);
     } else {
         apply(resource, value);
-    }
-}
-
-fn workload(resource: &Resource, value: &mut Value) {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "replicationcontrollers") => {
-            labels_of_template(value);
-            let labels = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned();
-            let spec = tree::child(value, "spec");
-            default_to(spec, "replicas", 1);
-            if let Some(labels) = labels {
-                default_to(spec, "selector", labels);
-            }
-            template(spec);
-        }
-        ("apps", "deployments") => {
-            let spec = tree::child(value, "spec");
-            default_to(spec, "replicas", 1);
-            default_to(spec, "revisionHistoryLimit", 10);
-            default_to(spec, "progressDeadlineSeconds", 600);
-            let strategy = inner(spec, "strategy");
-            default_to(strategy, "type", "RollingUpdate");
-            if strategy.get("type") == Some(&json!("RollingUpdate")) {
-                let rolling = inner(strategy, "rollingUpdate");
-                default_to(rolling, "maxSurge", "25%");
-                default_to(rolling, "maxUnavailable", "25%");
-            }
-            template(spec);
-        }
-        ("apps", "replicasets") => {
-            let labels = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned();
-            let spec = tree::child(value, "spec");
-            default_to(spec, "replicas", 1);
-            if let Some(labels) = labels {
-                default_to(spec, "selector", json!({"matchLabels": labels}));
-            }
-            template(spec);
-        }
-        ("apps", "statefulsets") => {
-            let spec = tree::child(value, "spec");
-            default_to(spec, "replicas", 1);
-            default_to(spec, "revisionHistoryLimit", 10);
-            default_to(spec, "podManagementPolicy", "OrderedReady");
-            let update = inner(spec, "updateStrategy");
-            default_to(update, "type", "RollingUpdate");
-            if update.get("type") == Some(&json!("RollingUpdate")) {
-                default_to(inner(update, "rollingUpdate"), "partition", 0);
-            }
-            let retention = inner(spec, "persistentVolumeClaimRetentionPolicy");
-            default_to(retention, "whenDeleted", "Retain");
-            default_to(retention, "whenScaled", "Retain");
-            for claim in items(spec, "volumeClaimTemplates") {
-                default_to(claim, "apiVersion", "v1");
-                default_to(claim, "kind", "PersistentVolumeClaim");
-                default_to(inner(claim, "spec"), "volumeMode", "Filesystem");
-                default_to(inner(claim, "status"), "phase", "Pending");
-            }
-            template(spec);
-        }
-        ("apps", "daemonsets") => {
-            let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
-            default_to(notes, TEMPLATE_GENERATION, "1");
-            let spec = tree::child(value, "spec");
-            default_to(spec, "revisionHistoryLimit", 10);
-            let update = inner(spec, "updateStrategy");
-            default_to(update, "type", "RollingUpdate");
-            if update.get("type") == Some(&json!("RollingUpdate")) {
-                let rolling = inner(update, "rollingUpdate");
-                default_to(rolling, "maxSurge", 0);
-                default_to(rolling, "maxUnavailable", 1);
-            }
-            template(spec);
-        }
-        _ => batch(resource, value),
-    }
-}
-
-fn batch(resource: &Resource, value: &mut Value) {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("batch", "jobs") => {
-            labels_of_template(value);
-            let spec = tree::child(value, "spec");
-            default_to(spec, "manualSelector", false);
-            job_spec(spec);
-        }
-        ("batch", "cronjobs") => {
-            let spec = tree::child(value, "spec");
-            default_to(spec, "concurrencyPolicy", "Allow");
-            default_to(spec, "suspend", false);
-            default_to(spec, "successfulJobsHistoryLimit", 3);
-            default_to(spec, "failedJobsHistoryLimit", 1);
-            if let Some(Value::Object(t)) = spec.get_mut("jobTemplate") {
-                template(inner(t, "spec"));
-            }
-        }
-        _ => other(resource, value),
     }
 }
 
@@ -203,6 +122,17 @@ fn other(resource: &Resource, value: &mut Value) {
         }
         ("networking.k8s.io", "networkpolicies") => network_policy(tree::child(value, "spec")),
         ("autoscaling", "horizontalpodautoscalers") => autoscaler(tree::child(value, "spec")),
+        ("coordination.k8s.io", "leases") => {
+            // Of coordinated leader election, which is off in this version.
+            let spec = tree::child(value, "spec");
+            spec.remove("strategy");
+            spec.remove("preferredHolder");
+        }
+        ("apiregistration.k8s.io", "apiservices") => {
+            if let Some(Value::Object(service)) = tree::child(value, "spec").get_mut("service") {
+                default_to(service, "port", 443);
+            }
+        }
         ("", "limitranges") => {
             items(tree::child(value, "spec"), "limits").for_each(limit);
         }
@@ -219,7 +149,6 @@ fn other(resource: &Resource, value: &mut Value) {
         }
         ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
         ("flowcontrol.apiserver.k8s.io", plural) => flow::defaults(plural, value),
-        ("", "podtemplates") => template(tree::object(value)),
         ("resource.k8s.io", "resourceclaims") => devices(tree::child(value, "spec")),
         ("resource.k8s.io", "resourceclaimtemplates") => {
             devices(inner(tree::child(value, "spec"), "spec"));
@@ -230,7 +159,15 @@ fn other(resource: &Resource, value: &mut Value) {
 
 /// What a new namespace has that is not a default of its fields.
 pub fn new_namespace(value: &mut Value) {
-    default_to(tree::child(value, "spec"), "finalizers", json!(["kubernetes"]));
+    let finalizers = tree::child(value, "spec").entry("finalizers").or_insert_with(|| json!([]));
+    if !finalizers.is_array() {
+        *finalizers = json!([]);
+    }
+    if let Value::Array(list) = finalizers
+        && !list.contains(&json!("kubernetes"))
+    {
+        list.push(json!("kubernetes"));
+    }
     default_to(tree::child(value, "status"), "phase", "Active");
 }
 
@@ -248,47 +185,6 @@ fn data_source(spec: &mut Obj) {
         }
         _ => {}
     }
-}
-
-/// An object without labels takes those of its template.
-fn labels_of_template(value: &mut Value) {
-    let Some(labels) = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned() else { return };
-    if tree::at(value, &["metadata", "labels"]).is_none_or(|l| l.as_object().is_none_or(Map::is_empty)) {
-        tree::meta(value).insert("labels".into(), labels);
-    }
-}
-
-/// Annotation that counts the changes of a DaemonSet's template.
-pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
-/// Counts a change of a DaemonSet's template, whatever the client says of it.
-pub fn template_generation(live: Option<&Value>, value: &mut Value) {
-    let path = ["metadata", "annotations", TEMPLATE_GENERATION];
-    let count = live.map_or(1, |live| {
-        let before: i64 = tree::text(live, &path).parse().unwrap_or(1);
-        let template = |v: &Value| tree::at(v, &["spec", "template"]).cloned();
-        before + i64::from(template(live) != template(value))
-    });
-    let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
-    notes.insert(TEMPLATE_GENERATION.into(), count.to_string().into());
-}
-
-fn template(spec: &mut Obj) {
-    if let Some(Value::Object(t)) = spec.get_mut("template") {
-        pods::spec(inner(t, "spec"));
-    }
-}
-
-fn job_spec(spec: &mut Obj) {
-    default_to(spec, "completionMode", "NonIndexed");
-    default_to(spec, "suspend", false);
-    default_to(spec, "backoffLimit", 6);
-    default_to(spec, "podReplacementPolicy", "TerminatingOrFailed");
-    if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
-        spec.insert("completions".into(), 1.into());
-    }
-    default_to(spec, "parallelism", 1);
-    template(spec);
 }
 
 fn secret(map: &mut Obj) {
@@ -329,6 +225,29 @@ fn service(spec: &mut Obj) {
         default_to(spec, "allocateLoadBalancerNodePorts", true);
     }
     default_to(spec, "internalTrafficPolicy", "Cluster");
+}
+
+/// The address of a balancer is one that traffic arrives with.
+fn load_balancer(service: &mut Value) {
+    if tree::text(service, &["spec", "type"]) != "LoadBalancer" {
+        return;
+    }
+    let balancer = service.get_mut("status").and_then(|status| status.get_mut("loadBalancer"));
+    let Some(Value::Object(balancer)) = balancer else { return };
+    for place in items(balancer, "ingress") {
+        if place.get("ip").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty()) {
+            default_to(place, "ipMode", "VIP");
+        }
+    }
+}
+
+/// Directions of scaling with an empty list of policies, which is not the same as none: nobody fills it.
+fn bare_rules(value: &Value) -> Vec<&'static str> {
+    let is_bare = |direction: &&str| {
+        let policies = tree::at(value, &["spec", "behavior", *direction, "policies"]);
+        policies.and_then(Value::as_array).is_some_and(Vec::is_empty)
+    };
+    ["scaleUp", "scaleDown"].into_iter().filter(is_bare).collect()
 }
 
 /// Named both ways when there are rules for both ways.
@@ -400,26 +319,4 @@ fn devices(spec: &mut Obj) {
         }
         items(request, "firstAvailable").for_each(exact);
     }
-}
-
-/// Sets what the real server generates for a new Job: selector and labels by uid.
-pub fn new_job(value: &mut Value, uid: &str) {
-    let name = tree::meta_text(value, "name").to_string();
-    let spec = tree::child(value, "spec");
-    if spec.get("manualSelector") == Some(&json!(true)) {
-        return;
-    }
-    spec.insert("selector".into(), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
-    if let Some(Value::Object(template)) = spec.get_mut("template") {
-        let labels = inner(inner(template, "metadata"), "labels");
-        for (key, v) in [
-            ("batch.kubernetes.io/controller-uid", uid),
-            ("batch.kubernetes.io/job-name", &name),
-            ("controller-uid", uid),
-            ("job-name", &name),
-        ] {
-            labels.insert(key.into(), v.into());
-        }
-    }
-    labels_of_template(value);
 }

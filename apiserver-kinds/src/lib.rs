@@ -9,6 +9,7 @@ use serde_json::Value;
 
 mod autoscaling;
 mod claim;
+mod conditions;
 mod core_v1;
 mod cron;
 mod defaults;
@@ -20,15 +21,18 @@ pub mod nodes;
 mod policy;
 pub mod scale;
 pub mod services;
+pub mod signing;
 mod storage;
 mod workload;
+mod workload_defaults;
 
 pub use fleet_apiserver_pods::{self as pods, qos, warnings};
 pub use fleet_apiserver_registration as registration;
 use pods::spec as pod_spec;
 
-pub use defaults::{apply, new_job, new_namespace, of_fields, template_generation};
+pub use defaults::{apply, new_namespace, of_fields};
 use fleet_apiserver_schema::field::{At, Causes};
+pub use workload_defaults::{new_job, renamed, take_labels, takes_labels, template_generation};
 
 /// Checks a new or changed object of a built-in kind.
 pub fn check(
@@ -78,20 +82,20 @@ fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
             }
         }
         ("", "podtemplates") => pod_spec::template(&new.at("template")),
-        ("", "replicationcontrollers") => workload::replication_controller(new),
-        ("apps", "deployments") => workload::deployment(new, old),
-        ("apps", "replicasets") => workload::replica_set(new, old),
-        ("apps", "statefulsets") => workload::stateful_set(new, old),
-        ("apps", "daemonsets") => workload::daemon_set(new, old),
+        ("", "replicationcontrollers") => workload::replication_controller(new, subresource),
+        ("apps", "deployments") => workload::deployment(new, old, subresource),
+        ("apps", "replicasets") => workload::replica_set(new, old, subresource),
+        ("apps", "statefulsets") => workload::stateful_set(new, old, subresource),
+        ("apps", "daemonsets") => workload::daemon_set(new, old, subresource),
         ("apps", "controllerrevisions") => workload::controller_revision(new, old),
         ("batch", "jobs") => job::job(new, old, subresource),
-        ("batch", "cronjobs") => job::cron_job(new, old),
+        ("batch", "cronjobs") => job::cron_job(new, old, subresource),
         ("", "configmaps") => core_v1::config_map(new, old),
         ("", "secrets") => core_v1::secret(new, old),
         ("", "namespaces") => core_v1::namespace(new, subresource),
         ("", "nodes") => core_v1::node(new, old),
         ("", "limitranges") => core_v1::limit_range(new),
-        ("", "resourcequotas") => core_v1::resource_quota(new, old),
+        ("", "resourcequotas") => core_v1::resource_quota(new, old, subresource),
         (group, "events") => core_v1::event(new, old, !group.is_empty()),
         ("", "services") => network::service(new, old, subresource),
         ("", "endpoints") => network::endpoints(new, old),
@@ -109,7 +113,7 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("networking.k8s.io", "networkpolicies") => network::network_policy(new, old),
         ("networking.k8s.io", "ipaddresses") => network::ip_address(new, old),
         ("networking.k8s.io", "servicecidrs") => network::service_cidr(new, old),
-        ("policy", "poddisruptionbudgets") => policy::budget(new),
+        ("policy", "poddisruptionbudgets") => policy::budget(new, subresource),
         ("autoscaling", _) => autoscaling::autoscaler(new, old, subresource),
         ("coordination.k8s.io", "leases") => policy::lease(new),
         ("node.k8s.io", "runtimeclasses") => policy::runtime_class(new, old),

@@ -2,19 +2,36 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
+use super::{conditions, core_v1};
 use fleet_apiserver_pods::placing;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::NameRule;
+use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 
 /// Checks a PodDisruptionBudget.
-pub fn budget(new: &At) {
+pub fn budget(new: &At, subresource: &str) {
+    if subresource == "status" {
+        let status = new.at("status");
+        conditions::check(&status.at("conditions"));
+        for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+            status.at(field).non_negative();
+        }
+        return;
+    }
     let spec = new.at("spec");
     let (least, most) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
     if least.is_set() && most.is_set() {
-        spec.invalid("minAvailable and maxUnavailable cannot be both set");
+        // Shown with the names of the internal type.
+        let shown = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            least.value(),
+            spec.at("selector").value(),
+            most.value(),
+            spec.at("unhealthyPodEvictionPolicy").value(),
+        );
+        spec.wrong(&format!("{shown}: minAvailable and maxUnavailable cannot be both set"));
     }
     for bound in [&least, &most] {
         if !bound.is_set() {
@@ -27,10 +44,6 @@ pub fn budget(new: &At) {
     }
     spec.at("selector").label_selector();
     spec.at("unhealthyPodEvictionPolicy").one_of(&["AlwaysAllow", "IfHealthyBudget"]);
-    let status = new.at("status");
-    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-        status.at(field).non_negative();
-    }
 }
 
 /// Checks a Lease.
@@ -44,12 +57,40 @@ pub fn lease(new: &At) {
 pub fn runtime_class(new: &At, old: Option<&At>) {
     let handler = new.at("handler");
     handler.need_name(NameRule::Label);
-    let overhead = new.at("overhead.podFixed");
-    overhead.entries().for_each(|(_, amount)| amount.quantity());
+    // Told where limits of a container would be.
+    let overhead = new.at("overhead");
+    let amounts = overhead.beside("limits", overhead.value().get("podFixed"));
+    for (name, amount) in amounts.entries() {
+        core_v1::resource_name(&amount, name, true);
+        amount.quantity();
+    }
     new.at("scheduling.nodeSelector").labels();
-    placing::tolerations(&new.at("scheduling.tolerations"));
+    let tolerations = new.at("scheduling.tolerations");
+    placing::tolerations(&tolerations);
+    unique_tolerations(&tolerations);
     if let Some(old) = old {
         handler.same_as(&old.at("handler"));
+    }
+}
+
+/// No two tolerations of a class tolerate the same.
+fn unique_tolerations(list: &At) {
+    let mut seen = std::collections::BTreeSet::new();
+    for item in list.items() {
+        let text = |field: &str| item.at(field).text();
+        let (key, operator, value, effect) = (text("key"), text("operator"), text("value"), text("effect"));
+        if !seen.insert((key, operator, value, effect)) {
+            let shown = |text: &str| Value::from(text).to_string();
+            let message = format!(
+                "Duplicate value: {{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
+                shown(key),
+                shown(operator),
+                shown(value),
+                shown(effect),
+                item.at("tolerationSeconds").value(),
+            );
+            item.note(Cause::new("FieldValueDuplicate", item.path(), message));
+        }
     }
 }
 
@@ -148,7 +189,7 @@ pub fn signing_request(new: &At, old: Option<&At>, subresource: &str) {
             seconds.invalid("may not specify a duration less than 600 seconds (10 minutes)");
         }
     }
-    conditions(new, old, subresource);
+    decisions(new, old, subresource);
     let (certificate, before) =
         (new.at("status.certificate"), old.map(|o| o.at("status.certificate").text()));
     let before = before.unwrap_or_default();
@@ -232,6 +273,11 @@ fn usages_known(usages: &At) {
     }
 }
 
+/// Most characters of the domain of a signer.
+const LONGEST_DOMAIN: usize = 253;
+/// The domain, a slash, and a path with room for a namespace and a name.
+const LONGEST_SIGNER: usize = LONGEST_DOMAIN + 1 + 253 + 63 + 1;
+
 fn signer_name(signer: &At) {
     if signer.text().is_empty() {
         signer.required("");
@@ -241,18 +287,36 @@ fn signer_name(signer: &At) {
         signer.invalid("the legacy signerName is not allowed via this API version");
         return;
     }
-    let fine = signer.text().split_once('/').is_some_and(|(domain, path)| {
-        domain.contains('.')
-            && fleet_apiserver_schema::validate::name(NameRule::Subdomain, domain).is_none()
-            && !path.is_empty()
-            && fleet_apiserver_schema::validate::name(NameRule::Subdomain, path).is_none()
-    });
-    if !fine {
+    let parts = signer.text().split_once('/').filter(|(_, path)| !path.contains('/'));
+    let Some((domain, path)) = parts else {
         signer.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'");
+        return;
+    };
+    let note = |part: &str, why: &str| signer.note(Cause::invalid(signer.path(), &json!(part), why));
+    if domain.len() > LONGEST_DOMAIN {
+        signer.too_long(LONGEST_DOMAIN);
+    }
+    // The first label that is wrong is enough of each part.
+    let wrong = |part: &str, rule: NameRule| {
+        let why =
+            |label: &str| validate::name(rule, label).map(|why| format!("validating label {label:?}: {why}"));
+        part.split('.').find_map(why)
+    };
+    if let Some(why) = wrong(domain, NameRule::Label) {
+        note(domain, &why);
+    }
+    if !domain.contains('.') {
+        note(domain, "should be a domain with at least two segments separated by dots");
+    }
+    if let Some(why) = wrong(path, NameRule::Subdomain) {
+        note(path, &why);
+    }
+    if signer.text().len() > LONGEST_SIGNER {
+        signer.too_long(LONGEST_SIGNER);
     }
 }
 
-fn conditions(new: &At, old: Option<&At>, subresource: &str) {
+fn decisions(new: &At, old: Option<&At>, subresource: &str) {
     let list = new.at("status.conditions");
     let decided = |at: &At| {
         let has = |kind: &str| at.items().any(|c| c.at("type").text() == kind);

@@ -38,10 +38,37 @@ pub fn of(r: &Resource, value: &Value) -> ApiResult<Value> {
         "status": status}))
 }
 
+/// A selector as text: its requirements by their keys, the values of each sorted.
 fn selector_text(selector: &Value) -> String {
-    let labels = selector.get("matchLabels").unwrap_or(selector);
-    let list = labels.as_object().into_iter().flatten();
-    list.filter_map(|(k, v)| v.as_str().map(|v| format!("{k}={v}"))).collect::<Vec<_>>().join(",")
+    let expressions = tree::list(selector, &["matchExpressions"]);
+    let labels = match selector.get("matchLabels") {
+        None if expressions.is_empty() => selector,
+        found => found.unwrap_or(&Value::Null),
+    };
+    let mut parts: Vec<(&str, String)> = Vec::new();
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        if let Some(value) = value.as_str() {
+            parts.push((key.as_str(), format!("{key}={value}")));
+        }
+    }
+    for expression in expressions {
+        let key = tree::text(expression, &["key"]);
+        let mut values: Vec<&str> =
+            tree::list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        parts.push((
+            key,
+            match tree::text(expression, &["operator"]) {
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                "Exists" => key.to_string(),
+                _ => format!("!{key}"),
+            },
+        ));
+    }
+    parts.sort_by_key(|(key, _)| *key);
+    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
 /// The object with the replicas of a Scale.
@@ -66,4 +93,24 @@ pub fn set(r: &Resource, old: &Value, scale: &Value) -> ApiResult<Value> {
     }
     *slot = json!(replicas);
     Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_told_with_all_they_require() {
+        assert_eq!(selector_text(&json!({"b": "1", "a": "2"})), "a=2,b=1");
+        assert_eq!(selector_text(&json!(null)), "");
+        let expression =
+            |key: &str, operator: &str| json!({"key": key, "operator": operator, "values": ["y", "x"]});
+        let list = [
+            expression("c", "NotIn"),
+            expression("a", "In"),
+            json!({"key": "d", "operator": "DoesNotExist"}),
+        ];
+        let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": list});
+        assert_eq!(selector_text(&selector), "a in (x,y),b=1,c notin (x,y),!d");
+    }
 }

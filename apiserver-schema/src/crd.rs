@@ -282,11 +282,18 @@ pub fn condition(crd: &mut Value, kind: &str, status: &str, reason: &str, now: &
 
 fn say(crd: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let conditions = tree::child(crd, "status").entry("conditions").or_insert_with(|| json!([]));
-    if let Value::Array(list) = conditions {
-        list.retain(|c| tree::text(c, &["type"]) != kind);
-        list.push(json!({"type": kind, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": now}));
+    let Value::Array(list) = conditions else { return };
+    let mut said = json!({"type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": now});
+    let Some(known) = list.iter_mut().find(|c| tree::text(c, &["type"]) == kind) else {
+        list.push(said);
+        return;
+    };
+    // At its place, and with its time while only the reason is another one.
+    if tree::text(known, &["status"]) == status && !tree::text(known, &["lastTransitionTime"]).is_empty() {
+        said["lastTransitionTime"] = known["lastTransitionTime"].clone();
     }
+    *known = said;
 }
 
 /// The resources a CRD serves, one for each served version.

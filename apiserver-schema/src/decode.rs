@@ -3,7 +3,9 @@
 //! Inputs: a value and its schema. Types of built-in kinds are checked here, as by a typed decoder; types of custom
 //! resources in `validate`. Absent on purpose: defaults of built-in kinds.
 
+use crate::go_names;
 use crate::schema::{MICRO_TIME, Schema, Type};
+use crate::times;
 use serde_json::{Map, Value};
 
 /// What decoding found.
@@ -18,27 +20,13 @@ pub struct Report {
 /// Fields reported at most; the rest is removed silently.
 const MAX_REPORTED: usize = 100;
 
-/// A time as RFC 3339 has it: nothing shorter, and no name of a zone.
-fn read_time(text: &str) -> Option<jiff::Timestamp> {
-    let long = text.len() >= "2006-01-02T15:04:05Z".len() && text.as_bytes().get(10) == Some(&b'T');
-    let ends = text.ends_with('Z') || text.get(text.len().saturating_sub(6)..)?.starts_with(['+', '-']);
-    (long && ends).then(|| text.parse().ok()).flatten()
-}
-
-fn has_micros(text: &str) -> bool {
-    let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
-    fraction.bytes().take_while(u8::is_ascii_digit).count() == 6
-}
-
-fn time_error(text: &str, layout: &str) -> String {
-    format!("parsing time {:?} as {layout:?}: cannot parse {text:?} as \"2006\"", format!("\"{text}\""))
-}
-
 /// What the real server says of a quantity that is none.
 const NO_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 struct Walk<'r> {
+    /// The schema of the whole object, if it is of a built-in kind.
+    root: Option<&'r Schema>,
     path: String,
     report: &'r mut Report,
     typed: bool,
@@ -46,16 +34,16 @@ struct Walk<'r> {
 
 /// Decodes an object of a built-in kind in place.
 pub fn builtin(schema: &Schema, value: &mut Value, report: &mut Report) {
-    Walk { path: String::new(), report, typed: true }.visit(schema, value);
+    Walk { root: Some(schema), path: String::new(), report, typed: true }.visit(schema, value);
 }
 
 /// Prunes a custom resource in place; nulls of non-nullable fields go away.
 pub fn custom(schema: &Schema, value: &mut Value, report: &mut Report) {
-    Walk { path: String::new(), report, typed: false }.visit(schema, value);
+    Walk { root: None, path: String::new(), report, typed: false }.visit(schema, value);
     if let Some(metadata) = value.get_mut("metadata") {
         let meta = Schema::builtin(crate::OBJECT_META);
         // Already pruned by the walk above; this pass checks the types of metadata.
-        let mut walk = Walk { path: "metadata".into(), report, typed: true };
+        let mut walk = Walk { root: None, path: "metadata".into(), report, typed: true };
         walk.visit(&meta, metadata);
     }
 }
@@ -63,30 +51,42 @@ pub fn custom(schema: &Schema, value: &mut Value, report: &mut Report) {
 /// Removes what a schema does not know.
 pub fn prune(schema: &Schema, value: &mut Value) {
     let mut report = Report::default();
-    Walk { path: String::new(), report: &mut report, typed: false }.visit(schema, value);
+    Walk { root: None, path: String::new(), report: &mut report, typed: false }.visit(schema, value);
 }
 
 impl Walk<'_> {
     fn mismatch(&mut self, value: &Value, want: &str) {
-        if self.typed && self.report.mismatched.len() < MAX_REPORTED {
-            let found = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "bool",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
-            self.report
-                .mismatched
-                .push(format!("cannot unmarshal {found} into field {} of type {want}", self.path));
-        }
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        self.unreadable(found, want);
     }
 
     fn out_of_range(&mut self, value: &Value, want: &str) {
+        self.unreadable(&format!("number {value}"), want);
+    }
+
+    fn unreadable(&mut self, found: &str, want: &str) {
+        if !self.typed || self.report.mismatched.len() >= MAX_REPORTED {
+            return;
+        }
+        let text = match self.root.and_then(|root| go_names::place(root, &self.path)) {
+            Some(at) => {
+                format!("json: cannot unmarshal {found} into Go struct field {} of type {}", at.field, at.ty)
+            }
+            None => format!("json: cannot unmarshal {found} into field {} of type {want}", self.path),
+        };
+        self.report.mismatched.push(text);
+    }
+
+    fn no_quantity(&mut self) {
         if self.typed && self.report.mismatched.len() < MAX_REPORTED {
-            let text = format!("cannot unmarshal number {value} into field {} of type {want}", self.path);
-            self.report.mismatched.push(text);
+            self.report.mismatched.push(NO_QUANTITY.into());
         }
     }
 
@@ -101,19 +101,19 @@ impl Walk<'_> {
                 }
                 Err(_) => format!("illegal base64 data at input byte {}", text.len() / 4 * 4),
             },
-            "date-time" => match read_time(text) {
+            "date-time" => match times::read(text) {
                 Some(t) => {
                     *text = fleet_apiserver_ground::clock::stamp(t);
                     return;
                 }
-                None => time_error(text, "2006-01-02T15:04:05Z07:00"),
+                None => times::problem(text, times::SECONDS),
             },
-            MICRO_TIME => match read_time(text).filter(|_| has_micros(text)) {
+            MICRO_TIME => match times::read_micros(text) {
                 Some(t) => {
                     *text = t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
                     return;
                 }
-                None => time_error(text, "2006-01-02T15:04:05.000000Z07:00"),
+                None => times::problem(text, times::MICROS),
             },
             _ => return,
         };
@@ -163,7 +163,10 @@ impl Walk<'_> {
                     match n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15) {
                         Some(f) if self.typed => *value = Value::from(f as i64),
                         Some(_) => {}
-                        None => self.mismatch(&Value::Number(n.clone()), "int64"),
+                        None => {
+                            let found = Value::Number(n.clone());
+                            self.out_of_range(&found, "int64");
+                        }
                     }
                 }
                 let small = node.rules.as_ref().is_some_and(|r| r.format.as_deref() == Some("int32"));
@@ -180,14 +183,12 @@ impl Walk<'_> {
             (Type::Number, Value::Number(_)) | (Type::Boolean, Value::Bool(_)) => {}
             (Type::IntOrString, Value::Number(_) | Value::String(_)) => {}
             (Type::Quantity, Value::String(text)) => {
-                if self.typed
-                    && fleet_resources::quantity::parse("", text).is_err()
-                    && self.report.mismatched.len() < MAX_REPORTED
-                {
-                    self.report.mismatched.push(NO_QUANTITY.into());
+                if self.typed && fleet_resources::quantity::parse("", text).is_err() {
+                    self.no_quantity();
                 }
             }
             (Type::Quantity, Value::Number(n)) => *value = Value::String(n.to_string()),
+            (Type::Quantity, _) => self.no_quantity(),
             (want, other) => {
                 let name = match want {
                     Type::Object => "object",
@@ -195,9 +196,8 @@ impl Walk<'_> {
                     Type::Integer => "int64",
                     Type::Number => "float64",
                     Type::Boolean => "bool",
-                    Type::IntOrString => "intstr.IntOrString",
-                    Type::Quantity => "resource.Quantity",
-                    Type::String | Type::Any => "string",
+                    Type::IntOrString => "int32",
+                    Type::String | Type::Any | Type::Quantity => "string",
                 };
                 let other = std::mem::take(other);
                 self.mismatch(&other, name);

@@ -8,6 +8,7 @@ use crate::client_config;
 use crate::field::{At, Causes};
 use crate::jsonpath::JsonPath;
 use crate::schema::Schema;
+pub use crate::validate::label_problem;
 use crate::validate::{self, NameRule};
 use fleet_apiserver_cel::cause::Cause;
 use serde_json::{Value, json};
@@ -49,26 +50,12 @@ pub fn check(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) {
     causes.extend(found.into_inner());
 }
 
-/// Why a text is no label that begins with a letter (RFC 1035), or None.
-pub fn label_problem(text: &str) -> Option<&'static str> {
-    if text.len() > 63 {
-        return Some("must be no more than 63 characters");
-    }
-    let fine =
-        validate::name(NameRule::Label, text).is_none() && text.starts_with(|c: char| c.is_ascii_lowercase());
-    (!fine).then_some(LABEL)
-}
-
 /// A label, if one is there.
 fn label(at: &At) {
     if let Some(why) = label_problem(at.text()).filter(|_| !at.text().is_empty()) {
         at.invalid(why);
     }
 }
-
-const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-    character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
-    '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
 fn names(names: &At) {
     for field in ["plural", "singular"] {

@@ -112,6 +112,8 @@ pub struct Schema {
     pub nullable: bool,
     /// A default is set somewhere below.
     pub has_defaults: bool,
+    /// Here or somewhere below is an embedded object, or a list whose items are told apart.
+    pub keyed: bool,
     /// Value rules.
     pub rules: Option<Box<Rules>>,
     /// What the root of a custom resource says of the name in its metadata, besides what all metadata is.
@@ -125,6 +127,12 @@ impl Schema {
     pub fn presence(&self, name: &str) -> Option<Presence> {
         let list = &self.get().presence;
         list.binary_search_by(|(k, _)| (**k).cmp(name)).ok().map(|i| list[i].1)
+    }
+
+    /// The name of the built-in definition this refers to. Searched for, as only errors ask for it.
+    pub fn name(&self) -> Option<&'static str> {
+        let def = self.def?;
+        builtin().index.iter().find(|(_, i)| **i == def).map(|(name, _)| &**name)
     }
 
     /// The node itself, following a reference to a built-in definition.
@@ -269,6 +277,11 @@ fn parse(node: &Value, index: &HashMap<Box<str>, u32>, depth: usize) -> Schema {
         || s.props.iter().any(|(_, p)| p.has_defaults)
         || s.items.as_ref().is_some_and(|p| p.has_defaults)
         || s.additional.as_ref().is_some_and(|p| p.has_defaults);
+    s.keyed = s.embedded
+        || s.list != ListKind::Atomic
+        || s.props.iter().any(|(_, p)| p.keyed)
+        || s.items.as_ref().is_some_and(|p| p.keyed)
+        || s.additional.as_ref().is_some_and(|p| p.keyed);
     s
 }
 

@@ -3,8 +3,8 @@
 //! Inputs: the texts of `labelSelector` and `fieldSelector`. Absent on purpose: the `shardSelector` alpha.
 
 use crate::error::{ApiError, ApiResult};
+use crate::label_text::{self, Operator, Requirement};
 use crate::resource::Resource;
-use crate::validate;
 use fleet_apiserver_ground::packed::Node;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
@@ -56,17 +56,21 @@ pub struct Labels(Vec<(String, Test)>);
 impl Labels {
     /// Parses the URL form.
     pub fn parse(text: &str) -> Result<Labels, String> {
-        let mut out = Vec::new();
-        for part in split(text) {
-            let part = part.trim();
-            if part.is_empty() {
-                continue;
-            }
-            let (key, test) = requirement(part).ok_or_else(|| unread(part))?;
-            check(&key, &test)?;
-            out.push((key, test));
-        }
-        Ok(Labels(out))
+        // A number that can be read, which was checked.
+        let number =
+            |r: &Requirement| r.values.first().and_then(|v| v.parse::<i64>().ok()).unwrap_or_default();
+        let one = |r: Requirement| {
+            let test = match r.operator {
+                Operator::In => Test::In(r.values),
+                Operator::NotIn => Test::NotIn(r.values),
+                Operator::Exists => Test::Exists,
+                Operator::Missing => Test::Missing,
+                Operator::Greater => Test::Greater(number(&r)),
+                Operator::Less => Test::Less(number(&r)),
+            };
+            (r.key, test)
+        };
+        Ok(Labels(label_text::parse(text)?.into_iter().map(one).collect()))
     }
 
     /// Parses a `LabelSelector` object.
@@ -112,95 +116,6 @@ impl Labels {
     }
 }
 
-fn split(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut out) = (0, 0, Vec::new());
-    for (i, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                out.push(&text[start..i]);
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    out.push(&text[start..]);
-    out
-}
-
-/// Keys and values are those that labels can have.
-fn check(key: &str, test: &Test) -> Result<(), String> {
-    if !validate::is_qualified(key) {
-        return Err(format!("<nil>: Invalid value: {key:?}: {}", validate::QUALIFIED));
-    }
-    let values = match test {
-        Test::In(values) | Test::NotIn(values) => values.as_slice(),
-        _ => &[],
-    };
-    match values.iter().enumerate().find(|(_, v)| !validate::is_label_value(v)) {
-        None => Ok(()),
-        Some((i, v)) => Err(format!("values[{i}][{key}]: Invalid value: {v:?}: {}", validate::LABEL_VALUE)),
-    }
-}
-
-/// Why a part of a selector cannot be read.
-fn unread(part: &str) -> String {
-    let mut words = part.split_whitespace();
-    match (words.next(), words.next()) {
-        (Some(_), Some(second)) if !matches!(second, "in" | "notin") => {
-            format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")
-        }
-        _ if part.starts_with('(') => "found '(', expected: !, identifier, or 'end of string'".to_string(),
-        _ if part.contains("==") => "found '=', expected: identifier".to_string(),
-        _ if part.contains('(') => "found '', expected: ',', ')' or identifier".to_string(),
-        _ if part.ends_with('!') => "found '', expected: identifier".to_string(),
-        _ => format!("found '{part}', expected: !, identifier, or 'end of string'"),
-    }
-}
-
-fn requirement(part: &str) -> Option<(String, Test)> {
-    let valid = |k: &str| {
-        let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-        let k = k.trim();
-        (!k.is_empty() && k.chars().all(ok)).then(|| k.to_string())
-    };
-    let word = |v: &str| {
-        let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let v = v.trim();
-        v.chars().all(ok).then(|| v.to_string())
-    };
-    if let Some(key) = part.strip_prefix('!') {
-        return Some((valid(key)?, Test::Missing));
-    }
-    if let Some((k, v)) = part.split_once("!=") {
-        return Some((valid(k)?, Test::NotIn(vec![word(v)?])));
-    }
-    if let Some((k, v)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return Some((valid(k)?, Test::In(vec![word(v)?])));
-    }
-    if let Some((k, v)) = part.split_once('>') {
-        return Some((valid(k)?, Test::Greater(v.trim().parse().ok()?)));
-    }
-    if let Some((k, v)) = part.split_once('<') {
-        return Some((valid(k)?, Test::Less(v.trim().parse().ok()?)));
-    }
-    if let Some((head, list)) = part.split_once('(') {
-        let values: Option<Vec<String>> = list.trim_end().strip_suffix(')')?.split(',').map(word).collect();
-        let mut words = head.split_whitespace();
-        let (key, op) = (words.next()?, words.next()?);
-        if words.next().is_some() {
-            return None;
-        }
-        return match op {
-            "in" => Some((valid(key)?, Test::In(values?))),
-            "notin" => Some((valid(key)?, Test::NotIn(values?))),
-            _ => None,
-        };
-    }
-    Some((valid(part)?, Test::Exists))
-}
-
 /// A parsed field selector.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fields(Vec<(Vec<String>, bool, String)>);
@@ -221,10 +136,15 @@ impl Fields {
             };
             let key = key.trim();
             if !supported(resource, key) {
-                let listed = !fields(resource).is_empty() && resource.group.is_empty();
                 let message = match resource.plural.as_str() {
-                    _ if resource.custom || listed => format!("field label not supported: {key}"),
+                    _ if resource.custom => format!("field label not supported: {key}"),
                     "jobs" => format!("field label \"{key}\" not supported for Job"),
+                    "resourceslices" => format!(
+                        "field label not supported for {}, Kind={}: {key}",
+                        resource.api_version(),
+                        resource.kind
+                    ),
+                    _ if !fields(resource).is_empty() => format!("field label not supported: {key}"),
                     _ => format!(
                         "\"{key}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                     ),
@@ -290,18 +210,20 @@ fn stored_name<'a>(resource: &Resource, key: &'a str) -> std::borrow::Cow<'a, st
     }
     match (resource.plural.as_str(), key) {
         ("jobs", "status.successful") => "status.succeeded".into(),
+        // The name of this field in the first versions.
+        ("pods", "spec.host") => "spec.nodeName".into(),
         _ => key.into(),
     }
 }
 
 fn supported(r: &Resource, key: &str) -> bool {
-    if key == "metadata.name" || key == "metadata.namespace" {
-        return true;
+    match key {
+        "metadata.name" => true,
+        // Kinds that say themselves what they are selected by leave it out when they have none.
+        "metadata.namespace" => r.namespaced || (!r.custom && fields(r).is_empty()),
+        _ if r.custom => r.selectable.iter().any(|s| s == key),
+        _ => fields(r).contains(&key),
     }
-    if r.custom {
-        return r.selectable.iter().any(|s| s == key);
-    }
-    fields(r).contains(&key)
 }
 
 /// What objects of a built-in kind are selected by, beside name and namespace.
@@ -309,6 +231,7 @@ fn fields(r: &Resource) -> &'static [&'static str] {
     match r.plural.as_str() {
         "pods" => &[
             "spec.nodeName",
+            "spec.host",
             "spec.restartPolicy",
             "spec.schedulerName",
             "spec.serviceAccountName",
@@ -319,7 +242,7 @@ fn fields(r: &Resource) -> &'static [&'static str] {
             "status.nominatedNodeName",
         ],
         "nodes" => &["spec.unschedulable"],
-        "events" => &[
+        "events" if r.group.is_empty() => &[
             "involvedObject.kind",
             "involvedObject.namespace",
             "involvedObject.name",
@@ -327,6 +250,12 @@ fn fields(r: &Resource) -> &'static [&'static str] {
             "involvedObject.apiVersion",
             "involvedObject.resourceVersion",
             "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "events" => &[
             "regarding.kind",
             "regarding.namespace",
             "regarding.name",
@@ -335,15 +264,13 @@ fn fields(r: &Resource) -> &'static [&'static str] {
             "regarding.resourceVersion",
             "regarding.fieldPath",
             "reason",
-            "reportingComponent",
             "reportingController",
-            "source",
             "type",
         ],
         "namespaces" => &["status.phase"],
         "secrets" => &["type"],
         "services" => &["spec.clusterIP", "spec.type"],
-        "replicationcontrollers" | "replicasets" => &["status.replicas"],
+        "replicationcontrollers" => &["status.replicas"],
         "jobs" => &["status.successful"],
         "certificatesigningrequests" => &["spec.signerName"],
         "resourceslices" => &["spec.nodeName", "spec.driver"],

@@ -4,10 +4,11 @@
 //! purpose: CEL rules (see `rules`).
 
 use crate::schema::{ListKind, Rules, Schema, Type};
+use crate::{formats, keyed};
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Causes collected at most.
 const MAX_CAUSES: usize = 50;
@@ -19,6 +20,14 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
 
 /// Checks a value against a schema; what equals its counterpart in the value before is not judged again.
 pub fn changed(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    single(schema, value, old, path, causes);
+    if path.is_empty() && schema.get().keyed {
+        keyed::check(schema, value, old, causes);
+    }
+}
+
+/// Checks a value and what is in it, one by one.
+fn single(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
     if old == Some(value) {
         return;
     }
@@ -55,9 +64,6 @@ pub fn changed(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, 
     if let Some(rules) = &node.rules {
         check_rules(rules, value, old, path, causes);
     }
-    if node.embedded && !path.is_empty() {
-        embedded(value, path, causes);
-    }
     match value {
         Value::Object(map) => {
             for name in &node.required {
@@ -69,7 +75,7 @@ pub fn changed(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, 
                 let before = old.and_then(|old| old.get(key));
                 if path.is_empty() && matches!(key.as_str(), "metadata" | "apiVersion" | "kind") {
                     if let Some(naming) = node.naming.as_ref().filter(|_| key == "metadata") {
-                        changed(naming, v, before, key, causes);
+                        single(naming, v, before, key, causes);
                     }
                     continue;
                 }
@@ -96,27 +102,8 @@ fn list_items(node: &Schema, list: &[Value], old: Option<&Value>, path: &str, ca
         let before = Before::of(node.list_kind(), old);
         for (i, v) in list.iter().enumerate() {
             let before = before.counterpart(node.list_kind(), v);
-            changed(items, v, before, &format!("{path}[{i}]"), causes);
+            single(items, v, before, &format!("{path}[{i}]"), causes);
         }
-    }
-    // What was stored with duplicates may keep them.
-    let mut known = Vec::new();
-    unique(node.list_kind(), old.and_then(Value::as_array).map_or(&[], Vec::as_slice), path, &mut known);
-    if known.is_empty() {
-        unique(node.list_kind(), list, path, causes);
-    }
-}
-
-/// An object within an object says what it is.
-fn embedded(value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    for key in ["apiVersion", "kind"] {
-        if tree::text(value, &[key]).is_empty() {
-            causes.push(Cause::required(join(path, key), "must not be empty"));
-        }
-    }
-    if value.get("metadata").is_some_and(|meta| !meta.is_object()) {
-        let field = join(path, "metadata");
-        causes.push(Cause::invalid(field, &value["metadata"], "must be an object"));
     }
 }
 
@@ -166,24 +153,11 @@ fn schema_field(
     {
         return;
     }
-    changed(field, v, old, &join(path, key), causes);
+    single(field, v, old, &join(path, key), causes);
 }
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
-}
-
-fn unique(kind: &ListKind, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
-    if matches!(kind, ListKind::Atomic) {
-        return;
-    }
-    let mut seen = HashSet::new();
-    for (i, item) in list.iter().enumerate() {
-        if !seen.insert(identity(kind, item)) {
-            let message = format!("Duplicate value: {item}");
-            causes.push(Cause::new("FieldValueDuplicate", format!("{path}[{i}]"), message));
-        }
-    }
 }
 
 fn check_rules(rules: &Rules, value: &Value, old: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
@@ -197,7 +171,7 @@ fn check_rules(rules: &Rules, value: &Value, old: Option<&Value>, path: &str, ca
         causes.push(Cause::new("FieldValueNotSupported", path, message));
     }
     for s in &rules.all_of {
-        changed(s, value, old, path, causes);
+        single(s, value, old, path, causes);
     }
     // A combination as a whole has no place of its own, as in the real server.
     let whole =
@@ -205,7 +179,7 @@ fn check_rules(rules: &Rules, value: &Value, old: Option<&Value>, path: &str, ca
     let found = |alternatives: &[Schema]| {
         let one = |s: &Schema| {
             let mut inner = Vec::new();
-            changed(s, value, old, path, &mut inner);
+            single(s, value, old, path, &mut inner);
             inner
         };
         alternatives.iter().map(one).collect::<Vec<_>>()
@@ -280,7 +254,7 @@ fn check_text(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>)
             invalid(format!("should match '{}'", pattern.text()));
         }
         if let Some(format) = &rules.format
-            && !formatted(format, text)
+            && !has_format(format, text)
         {
             invalid(format!("must be of type {format}: {text:?}"));
         }
@@ -319,19 +293,11 @@ fn check_size(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>)
     true
 }
 
-fn formatted(format: &str, text: &str) -> bool {
+fn has_format(format: &str, text: &str) -> bool {
     match format {
-        "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
-        "date" => text.parse::<jiff::civil::Date>().is_ok(),
-        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
-        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "uuid" => uuid::Uuid::parse_str(text).is_ok(),
-        "byte" => {
-            use base64::Engine;
-            base64::engine::general_purpose::STANDARD.decode(text).is_ok()
-        }
-        // Formats the real server does not enforce, or that are rare.
-        _ => true,
+        "k8s-short-name" => name(NameRule::Label, text).is_none(),
+        "k8s-long-name" => name(NameRule::Subdomain, text).is_none(),
+        _ => formats::fits(format, text),
     }
 }
 
@@ -478,6 +444,19 @@ pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, 
 pub const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
     and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
     validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+    character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
+    '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
+/// Why a text is no label that begins with a letter (RFC 1035), or None.
+pub fn label_problem(text: &str) -> Option<&'static str> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 characters");
+    }
+    let fine = name(NameRule::Label, text).is_none() && text.starts_with(|c: char| c.is_ascii_lowercase());
+    (!fine).then_some(LABEL_1035)
+}
 
 /// What is wrong with a key of a ConfigMap or Secret.
 pub fn config_key(key: &str) -> Option<&'static str> {

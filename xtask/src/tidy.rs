@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-apiserver-ground", &["fleet-ordered"]),
     ("fleet-apiserver-cel", &["fleet-apiserver-ground"]),
     ("fleet-apiserver-schema", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-cel"]),
+    ("fleet-apiserver-ownership", &["fleet-apiserver-ground", "fleet-apiserver-schema"]),
     (
         "fleet-apiserver-registration",
         &["fleet-apiserver-ground", "fleet-apiserver-cel", "fleet-apiserver-schema"],
@@ -61,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-apiserver-ground",
             "fleet-apiserver-cel",
             "fleet-apiserver-schema",
+            "fleet-apiserver-ownership",
             "fleet-apiserver-kinds",
         ],
     ),
@@ -74,6 +76,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-ordered",
             "fleet-apiserver-ground",
             "fleet-apiserver-schema",
+            "fleet-apiserver-ownership",
             "fleet-apiserver-kinds",
             "fleet-apiserver-printers",
             "fleet-apiserver-admission",

@@ -61,25 +61,29 @@ fn limit_names(limit: &At, kind: &str) {
             continue;
         }
         for (name, amount) in amounts.entries() {
-            let note = |why: &str| amount.note(Cause::invalid(amount.path(), &json!(name), why));
-            let domain = name.contains('/');
-            if !validate::is_qualified(name) {
-                note(validate::QUALIFIED);
-            } else if !domain && !is_standard(name) {
-                note("must be a standard resource type or fully qualified");
-            }
-            let container = CONTAINER_NAMES.contains(&name) || name.starts_with(HUGE_PAGES);
-            let extended =
-                !name.starts_with("requests.") && validate::is_qualified(&format!("requests.{name}"));
-            if !matches!(kind, "Pod" | "Container") {
-                continue;
-            }
-            if !domain && !container {
-                note("must be a standard resource for containers");
-            } else if !is_native(name) && !extended {
-                note("doesn't follow extended resource name standard");
-            }
+            resource_name(&amount, name, matches!(kind, "Pod" | "Container"));
         }
+    }
+}
+
+/// Checks the name of an amount; `contained`: of what containers can have.
+pub fn resource_name(amount: &At, name: &str, contained: bool) {
+    let note = |why: &str| amount.note(Cause::invalid(amount.path(), &json!(name), why));
+    let domain = name.contains('/');
+    if !validate::is_qualified(name) {
+        note(validate::QUALIFIED);
+    } else if !domain && !is_standard(name) {
+        note("must be a standard resource type or fully qualified");
+    }
+    let container = CONTAINER_NAMES.contains(&name) || name.starts_with(HUGE_PAGES);
+    let extended = !name.starts_with("requests.") && validate::is_qualified(&format!("requests.{name}"));
+    if !contained {
+        return;
+    }
+    if !domain && !container {
+        note("must be a standard resource for containers");
+    } else if !is_native(name) && !extended {
+        note("doesn't follow extended resource name standard");
     }
 }
 
@@ -217,11 +221,9 @@ fn conflicting(chosen: &[&str]) -> bool {
     both("BestEffort", "NotBestEffort") || both("Terminating", "NotTerminating")
 }
 
-/// Checks a ResourceQuota.
-pub fn resource_quota(new: &At, old: Option<&At>) {
-    let spec = new.at("spec");
-    let hard = spec.at("hard");
-    for (name, bound) in hard.entries() {
+/// The amounts of a quota, and of what is used of it.
+fn quota_amounts(amounts: &At) {
+    for (name, bound) in amounts.entries() {
         bound.quantity();
         let known = QUOTA_NAMES.contains(&name) || name.contains(HUGE_PAGES) || name.contains('/');
         if !validate::is_qualified(name.strip_prefix("requests.").filter(|n| n.contains('/')).unwrap_or(name))
@@ -230,11 +232,23 @@ pub fn resource_quota(new: &At, old: Option<&At>) {
         } else if !known {
             bound.note(Cause::invalid(bound.path(), &json!(name), "must be a standard resource for quota"));
         }
-        let whole = COUNTED.contains(&name) || name.starts_with("count/");
+        let whole = COUNTED.contains(&name) || (!is_native(name) && !name.starts_with("requests."));
         if whole && amount("cpu", bound.text()).is_some_and(|milli| milli % 1000 != 0) {
             bound.invalid("must be an integer");
         }
     }
+}
+
+/// Checks a ResourceQuota.
+pub fn resource_quota(new: &At, old: Option<&At>, subresource: &str) {
+    if subresource == "status" {
+        quota_amounts(&new.at("status.hard"));
+        quota_amounts(&new.at("status.used"));
+        return;
+    }
+    let spec = new.at("spec");
+    let hard = spec.at("hard");
+    quota_amounts(&hard);
     let scopes = spec.at("scopes");
     let chosen: Vec<&str> = scopes.items().map(|s| s.text()).collect();
     for scope in &chosen {

@@ -10,9 +10,10 @@ use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds::scale;
+use fleet_apiserver_ownership::typed;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode, fieldset};
+use fleet_apiserver_schema::{convert, decode};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -35,27 +36,63 @@ fn scaled_part(r: &Resource, name: &str, scale: &Value) -> ApiResult<Value> {
     Ok(part)
 }
 
-/// What a manager says of its fields, checked and in the stored form; and the resourceVersion it insists on, or "".
-fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
+/// A configuration, ready to be merged.
+struct Config {
+    /// In the stored form.
+    value: Value,
+    /// The resourceVersion it insists on, or "".
+    pinned: String,
+    /// It belongs to another namespace or name than the URL says. Told only when nothing else is wrong with it.
+    misplaced: Option<ApiError>,
+}
+
+/// The group, version and kind of a resource in one text.
+fn shown_kind(r: &Resource) -> String {
+    format!("{}/{}, Kind={}", r.group, r.version, r.kind)
+}
+
+/// A configuration is an object; nothing at all is one of no kind.
+fn as_object(config: Value) -> ApiResult<Value> {
+    let found = match &config {
+        Value::Object(_) => return Ok(config),
+        Value::Null => return Err(wrong_type("", "")),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    };
+    Err(ApiError::bad_request(format!(
+        "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )))
+}
+
+/// What a manager says of its fields, checked.
+fn read_config(call: &Call, config: Value) -> ApiResult<Config> {
     let r = call.resource();
     let scaling = call.subresource == "scale";
+    let mut config = as_object(config)?;
     let (kind, version) = (tree::text(&config, &["kind"]), tree::text(&config, &["apiVersion"]));
     if scaling {
         config = scaled_part(r, &call.name, &config)?;
     } else if kind != r.kind || version != r.api_version() {
         return Err(wrong_type(version, kind));
     }
-    if !tree::list(&config, &["metadata", "managedFields"]).is_empty() {
+    // An empty list says something of them, too.
+    if tree::at(&config, &["metadata", "managedFields"]).is_some_and(Value::is_array) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    let name = tree::meta_text(&config, "name");
-    if !name.is_empty() && name != call.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
-        )));
+    // As the configuration says them, and most leave out what the URL says.
+    let who = format!(
+        "{}/{}; {}",
+        tree::meta_text(&config, "namespace"),
+        tree::meta_text(&config, "name"),
+        shown_kind(r)
+    );
+    let found = typed::problems(&r.schema, &config, !r.custom);
+    if !found.is_empty() {
+        let told = typed::told(&found);
+        return Err(ApiError::internal("", format!("failed to create typed patch object ({who}): {told}")));
     }
-    let name_sent = name.to_string();
     let pinned = tree::meta_text(&config, "resourceVersion").to_string();
     let mut report = decode::Report::default();
     if r.custom {
@@ -63,46 +100,39 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
     } else {
         decode::builtin(&r.schema, &mut config, &mut report);
     }
-    // As the configuration says them, and most leave out what the URL says.
-    let sent = (tree::meta_text(&config, "namespace").to_string(), name_sent);
-    let typed = |what: &str| {
-        format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): {what}",
-            sent.0,
-            sent.1,
-            r.api_version(),
-            r.kind
-        )
-    };
-    if let Some(field) = report.unknown.first() {
-        let message = typed(&format!(".{field}: field not declared in schema"));
-        return Err(if call.params.get("fieldValidation") == "Strict" {
-            ApiError::bad_request(message)
-        } else {
-            ApiError::internal("", message)
-        });
-    }
     if let Some(what) = report.mismatched.first() {
-        return Err(ApiError::bad_request(typed(what)));
-    }
-    let mut found = Vec::new();
-    check_items(Some(&r.schema), &config, "", &mut found);
-    if let Some(what) = found.first() {
-        return Err(ApiError::internal("", typed(what)));
+        let kind = shown_kind(r);
+        return Err(ApiError::internal(
+            "",
+            format!(
+                "failed to convert new object ({who}) to proper version: unable to convert unstructured object to {kind}: {what}"
+            ),
+        ));
     }
     convert::to_stored(r, &mut config);
+    let misplaced = check_namespace_of_body(call, &mut config).err().or_else(|| misnamed(call, &config));
     tree::meta(&mut config).insert("name".into(), call.name.as_str().into());
     for key in ["resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"] {
         tree::meta(&mut config).remove(key);
     }
-    check_namespace_of_body(call, &mut config)?;
-    Ok((config, pinned))
+    Ok(Config { value: config, pinned, misplaced })
+}
+
+/// A configuration may leave its name to the URL, but not have another one.
+fn misnamed(call: &Call, config: &Value) -> Option<ApiError> {
+    let name = tree::meta_text(config, "name");
+    (!name.is_empty() && name != call.name).then(|| {
+        ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        ))
+    })
 }
 
 /// PATCH by server-side apply: what a manager says of its fields becomes part of the object.
 pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Response<Body>> {
     let uid = tree::meta_text(&config, "uid").to_string();
-    let (config, pinned) = read_config(call, config)?;
+    let Config { value: config, pinned, misplaced } = read_config(call, config)?;
     let entry = call.entry.clone();
     let r = &*entry.resource;
     let manager = call.params.get("fieldManager").to_string();
@@ -120,14 +150,17 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
             if !call.subresource.is_empty() {
                 return Err(ApiError::not_found(r, &call.name));
             }
-            may_create(call)?;
+            let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
             if !uid.is_empty() {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 );
                 return Err(ApiError::conflict(r, &call.name, &why));
             }
-            let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
+            if let Some(e) = &misplaced {
+                return Err(e.clone());
+            }
+            may_create(call)?;
             if r.custom {
                 decode::defaults(&r.schema, &mut value);
             }
@@ -136,11 +169,15 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
                 other => return other,
             }
         };
+        let live = versions::live(call, &old).await?;
+        let mut new = managed::apply(&r.schema, Some(&live), config.clone(), force, &w)?;
+        if let Some(e) = &misplaced {
+            return Err(e.clone());
+        }
+        // Conflicts are told before, as the version is looked at when the object is stored.
         if !pinned.is_empty() && pinned != old.rv.to_string() {
             return Err(ApiError::modified(r, &call.name));
         }
-        let live = versions::live(call, &old).await?;
-        let mut new = managed::apply(&r.schema, Some(&live), config.clone(), force, &w)?;
         if r.custom {
             decode::defaults(&r.schema, &mut new);
         }
@@ -149,32 +186,4 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
         }
     }
     Err(ApiError::modified(r, &call.name))
-}
-
-/// What is wrong with the items of lists that are told apart by keys: one twice.
-fn check_items(
-    schema: Option<&fleet_apiserver_schema::Schema>,
-    value: &Value,
-    path: &str,
-    out: &mut Vec<String>,
-) {
-    use fleet_apiserver_schema::fieldset::{Shape, item_key, shape};
-    match (shape(schema, value), value) {
-        (Shape::Fields, Value::Object(map)) => {
-            for (k, v) in map {
-                check_items(schema.and_then(|s| s.field(k)), v, &format!("{path}.{k}"), out);
-            }
-        }
-        (Shape::Items(keys, items), Value::Array(list)) => {
-            let mut seen = std::collections::BTreeSet::new();
-            for v in list {
-                let key = item_key(keys, items, v);
-                if !seen.insert(key.clone()) {
-                    out.push(format!("{path}: duplicate entries for key {}", fieldset::shown(&key)));
-                }
-                check_items(items, v, path, out);
-            }
-        }
-        _ => {}
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Inputs: a resolved call and bytes. Absent on purpose: what the write changes (see `write`, `settle`).
 
+use crate::verbs::foreign;
 use fleet_apiserver_admission::call::Call;
 use fleet_apiserver_admission::form;
 use fleet_apiserver_ground::store::Obj;
@@ -10,7 +11,7 @@ use fleet_apiserver_kinds::registration;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode, patch, protobuf};
+use fleet_apiserver_schema::{convert, decode, patch, protobuf, syntax};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -21,6 +22,24 @@ pub const AFTER_ADMISSION: &str = " after mutating admission happens";
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
     let p = &call.params;
     let mut causes = Vec::new();
+    let manager = p.get("fieldManager");
+    if apply && manager.is_empty() {
+        causes.push(Cause::required("fieldManager", "is required for apply patch"));
+    }
+    if kind == "PatchOptions" && !apply && p.has("force") {
+        causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+    }
+    if manager.len() > 128 {
+        causes.push(Cause::new(
+            "FieldValueTooLong",
+            "fieldManager",
+            "Too long: may not be more than 128 bytes",
+        ));
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| !is_printed(*c)) {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        causes.push(Cause::invalid("fieldManager", &manager.into(), &why));
+    }
     causes.extend(dry_run_cause(call));
     if !matches!(p.get("fieldValidation"), "" | "Ignore" | "Warn" | "Strict") {
         let message = format!(
@@ -29,24 +48,30 @@ pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
         );
         causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
     }
-    if apply && p.get("fieldManager").is_empty() {
-        causes.push(Cause::required("fieldManager", "is required for apply patch"));
-    }
-    if kind == "PatchOptions" && !apply && p.has("force") {
-        causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
-    }
-    if p.get("fieldManager").len() > 128 {
-        causes.push(Cause::new(
-            "FieldValueTooLong",
-            "fieldManager",
-            "Too long: may not be more than 128 bytes",
-        ));
-    }
-    if let Some((at, c)) = p.get("fieldManager").char_indices().find(|(_, c)| c.is_control()) {
-        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-        causes.push(Cause::invalid("fieldManager", &p.get("fieldManager").into(), &why));
-    }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", causes)) }
+}
+
+/// True for letters, marks, digits, signs, and the plain space: what of Unicode is seen.
+fn is_printed(c: char) -> bool {
+    let hidden = c.is_control() || (c.is_whitespace() && c != ' ');
+    let formats = matches!(
+        u32::from(c),
+        0xad | 0x600..=0x605
+            | 0x61c
+            | 0x6dd
+            | 0x70f
+            | 0x180e
+            | 0x200b..=0x200f
+            | 0x2028..=0x202e
+            | 0x2060..=0x206f
+            | 0xe000..=0xf8ff
+            | 0xfeff
+            | 0xfff0..=0xfffb
+            | 0xfffe..=0xffff
+            | 0xe0000..=0xe007f
+            | 0xf0000..=0x10_ffff
+    );
+    !hidden && !formats
 }
 
 /// What is wrong with the parameter `dryRun`.
@@ -66,22 +91,70 @@ pub fn unknown_dry_run(found: &[&str]) -> Option<Cause> {
 
 /// Decodes a body of any accepted type into JSON; also returns duplicate keys.
 pub fn decode_body(call: &Call, body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
-    match http_io::content_type(&call.headers) {
-        "application/vnd.kubernetes.protobuf" => Ok((protobuf::decode(body)?, Vec::new())),
-        "application/yaml" => Ok((http_io::parse_yaml(body)?, Vec::new())),
-        "" | "application/json" | "*/*" => parse_json(body),
-        _ => Err(ApiError::unsupported_media(
-            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        )),
+    let (value, duplicates) = match http_io::content_type(&call.headers) {
+        "application/vnd.kubernetes.protobuf" => return Ok((protobuf::decode(body)?, Vec::new())),
+        "application/yaml" => {
+            let value = http_io::parse_yaml(body).map_err(|e| {
+                unrecognized(call, &format!("error converting YAML to JSON: {}", e.message()), body)
+            })?;
+            (value, Vec::new())
+        }
+        "" | "application/json" | "*/*" => tree::parse(body).map_err(|e| {
+            let why = syntax::problem(body).unwrap_or_else(|| e.to_string());
+            unrecognized(call, &format!("couldn't get version/kind; json parse error: {why}"), body)
+        })?,
+        _ => {
+            return Err(ApiError::unsupported_media(
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
+        }
+    };
+    match unidentified(&value) {
+        Some(why) => Err(unrecognized(call, &why, body)),
+        // Nothing at all is an object without fields.
+        None if value.is_null() => Ok((Value::Object(Map::new()), duplicates)),
+        None => Ok((value, duplicates)),
     }
 }
 
-fn parse_json(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
-    tree::parse(body).map_err(|e| {
-        ApiError::bad_request(format!(
-            "error decoding the body: the object provided is unrecognized or invalid: {e}"
-        ))
-    })
+/// A body that does not tell what it is.
+fn unrecognized(call: &Call, why: &str, body: &[u8]) -> ApiError {
+    let kind = match call.subresource.as_str() {
+        "scale" => "Scale",
+        "binding" => "Binding",
+        "eviction" => "Eviction",
+        "token" => "TokenRequest",
+        _ => call.resource().kind.as_str(),
+    };
+    let start = syntax::summary(body);
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({start})"
+    ))
+}
+
+/// Why the kind and version of a body cannot be read.
+fn unidentified(value: &Value) -> Option<String> {
+    let name = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let start = "couldn't get version/kind; json parse error: json: cannot unmarshal";
+    if !value.is_object() && !value.is_null() {
+        let into = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+        return Some(format!("{start} {} into Go value of type {into}", name(value)));
+    }
+    for key in ["apiVersion", "kind"] {
+        let found = &value[key];
+        if !found.is_string() && !found.is_null() {
+            return Some(format!("{start} {} into Go struct field .{key} of type string", name(found)));
+        }
+    }
+    let version = tree::text(value, &["apiVersion"]);
+    (version.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {version}"))
 }
 
 /// Converts a decoded body to the stored form: kind and version, unknown fields, pruning, schema defaults.
@@ -103,13 +176,7 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
         return Err(another_kind(call, wrong, value));
     }
     if wrong != (false, false) {
-        let (group, found) = version.rsplit_once('/').unwrap_or(("", version));
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version \"{found}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
-            r.kind,
-            r.api_version(),
-            r.kind
-        )));
+        return Err(foreign::refused(r, kind, version));
     }
     let map = tree::object(value);
     map.insert("kind".into(), r.kind.as_str().into());
@@ -122,7 +189,7 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
     }
     if let Some(first) = report.mismatched.first() {
         return Err(ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: json: {first}",
+            "{} in version \"{}\" cannot be handled as a {}: {first}",
             r.kind, r.version, r.kind
         )));
     }

@@ -4,10 +4,10 @@
 //! Absent on purpose: defaults, validation and storage.
 
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_ownership::fieldset::{self, Set};
+use fleet_apiserver_ownership::merge::merge;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
-use fleet_apiserver_schema::fieldset::{self, Set};
-use fleet_apiserver_schema::merge::merge;
 use fleet_apiserver_schema::{ListKind, Schema};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -58,8 +58,30 @@ fn take(new: &mut Value) -> Vec<Value> {
     }
 }
 
+/// What entries are sorted by. Times are all of one form.
+fn order(entry: &Value) -> [&str; 5] {
+    ["operation", "time", "manager", "apiVersion", "subresource"].map(|key| tree::text(entry, &[key]))
+}
+
+/// True when an entry that a client sent can be understood.
+fn is_readable(entry: &Value) -> bool {
+    let text = |key: &str| tree::text(entry, &[key]);
+    matches!(text("operation"), "Apply" | "Update")
+        && !text("apiVersion").is_empty()
+        && text("fieldsType") == "FieldsV1"
+        && entry.get("fieldsV1").is_none_or(are_paths)
+}
+
+fn are_paths(set: &Value) -> bool {
+    let Some(map) = set.as_object() else { return set.is_null() };
+    let is_element =
+        |key: &str| key == "." || ["f:", "k:", "v:", "i:"].iter().any(|kind| key.starts_with(kind));
+    map.iter().all(|(key, below)| is_element(key) && are_paths(below))
+}
+
 fn give(new: &mut Value, mut entries: Vec<Value>) {
     entries.retain(|e| e.get("fieldsV1").and_then(Value::as_object).is_some_and(|m| !m.is_empty()));
+    entries.sort_by(|a, b| order(a).cmp(&order(b)));
     if !entries.is_empty() {
         tree::meta(new).insert("managedFields".into(), Value::Array(entries));
     }
@@ -107,8 +129,9 @@ pub fn inherit(old: &Value, new: &mut Value, subresource: &str) {
         Some(list) if list.is_empty() || matches!(list, [Value::Object(one)] if one.is_empty()) => {
             tree::meta(new).remove("managedFields");
         }
-        Some(_) => {}
-        None => {
+        Some(list) if list.iter().all(is_readable) => {}
+        // What cannot be understood changes nothing of who owns what.
+        _ => {
             let live = tree::at(old, &["metadata", "managedFields"]).cloned();
             tree::put(tree::meta(new), "managedFields", live);
         }
@@ -145,8 +168,10 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, w: &W
         if is(e, "Update", w) {
             mine = true;
             let set = fields(e);
-            let changed = fieldset::subtract(set, &change.removed) | fieldset::union(set, &change.set);
-            if changed {
+            fieldset::subtract(set, &change.removed);
+            fieldset::union(set, &change.set);
+            // Fields that only went away leave no newer time behind.
+            if !change.set.is_empty() {
                 tree::object(e).insert("time".into(), w.now.into());
             }
         } else {
@@ -158,34 +183,51 @@ pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, w: &W
     if !mine && !change.set.is_empty() {
         entries.push(entry(w, "Update", change.set));
     }
-    let updates = entries.iter().filter(|e| tree::text(e, &["operation"]) == "Update").count();
-    if updates > MAX_UPDATE_ENTRIES {
-        merge_oldest(&mut entries, updates - MAX_UPDATE_ENTRIES);
-    }
+    merge_oldest(&mut entries);
     give(new, entries);
 }
 
-fn merge_oldest(entries: &mut Vec<Value>, surplus: usize) {
-    let mut merged: Option<Value> = None;
-    let mut left = surplus + 1;
-    entries.retain_mut(|e| {
-        if left == 0 || tree::text(e, &["operation"]) != "Update" {
-            return true;
+/// Merges the oldest updates of a version into one until there are few enough.
+fn merge_oldest(entries: &mut Vec<Value>) {
+    const ANCIENT: &str = "ancient-changes";
+    let is_update = |e: &Value| tree::text(e, &["operation"]) == "Update";
+    let mut left = entries.iter().filter(|e| is_update(e)).count();
+    if left <= MAX_UPDATE_ENTRIES {
+        return;
+    }
+    entries.sort_by(|a, b| order(a).cmp(&order(b)));
+    // By version: where the entry stands that others are merged into.
+    let mut buckets = BTreeMap::<String, usize>::new();
+    let mut gone = HashSet::new();
+    for i in 0..entries.len() {
+        if left <= MAX_UPDATE_ENTRIES {
+            break;
         }
+        if !is_update(&entries[i]) {
+            continue;
+        }
+        let version = tree::text(&entries[i], &["apiVersion"]).to_string();
+        let is_bucket = |e: &Value| is_update(e) && order(e)[2..] == [ANCIENT, version.as_str(), ""];
+        let known = entries.iter().position(is_bucket);
+        let Some(bucket) = known.or_else(|| buckets.get(&version).copied()) else {
+            buckets.insert(version, i);
+            continue;
+        };
+        if bucket == i {
+            continue;
+        }
+        let mut merged = std::mem::take(&mut entries[i]);
+        let first = tree::object(&mut entries[bucket]);
+        first.insert("manager".into(), ANCIENT.into());
+        first.remove("subresource");
+        // The younger of the two times.
+        tree::put(first, "time", merged.get("time").cloned());
+        fieldset::union(fields(&mut entries[bucket]), fields(&mut merged));
+        gone.insert(i);
         left -= 1;
-        match &mut merged {
-            None => {
-                let mut first = std::mem::take(e);
-                tree::object(&mut first).insert("manager".into(), "ancient-changes".into());
-                merged = Some(first);
-            }
-            Some(m) => {
-                fieldset::union(fields(m), fields(e));
-            }
-        }
-        false
-    });
-    entries.extend(merged);
+    }
+    let mut at = 0..;
+    entries.retain(|_| at.next().is_none_or(|i| !gone.contains(&i)));
 }
 
 /// Server-side apply: the merged object with its new managedFields.
@@ -218,8 +260,7 @@ pub fn apply(
         let before = Writer { manager: "before-first-apply", subresource: "", ..*w };
         entries.push(entry(&before, "Update", all));
     }
-    let place = entries.iter().position(|e| is(e, "Apply", w));
-    let previous = place.map(|i| entries.remove(i));
+    let previous = entries.iter().position(|e| is(e, "Apply", w)).map(|i| entries.remove(i));
     merge(Some(schema), &mut new, config);
     if let Some(old) = previous.as_ref().and_then(|p| p.get("fieldsV1")).and_then(Value::as_object) {
         let mut others = Set::new();
@@ -238,17 +279,12 @@ pub fn apply(
     let (firm, excused) = excuse(schema, live, &change.set, w);
     take_over(&mut entries, &change, &firm, &excused, force)?;
     let mut mine = entry(w, "Apply", set);
-    if let Some(p) = previous
-        && p.get("fieldsV1") == mine.get("fieldsV1")
-        && p.get("apiVersion") == mine.get("apiVersion")
-        && change.is_empty()
-    {
-        mine = p;
+    if bare == new {
+        // Only a change of the object has a time: who begins to own what is there already has none.
+        let time = previous.as_ref().and_then(|p| p.get("time")).cloned();
+        tree::put(tree::object(&mut mine), "time", time);
     }
-    // At its old place, so that nothing changes when nothing is said anew.
-    let first_other = || entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply");
-    let place = place.or_else(first_other).unwrap_or(entries.len());
-    entries.insert(place, mine);
+    entries.push(mine);
     give(&mut new, entries);
     Ok(new)
 }

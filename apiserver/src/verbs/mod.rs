@@ -13,6 +13,7 @@ pub mod crd;
 pub mod delete;
 pub mod direct;
 pub mod evict;
+mod foreign;
 pub mod garbage;
 pub mod managed;
 pub mod namespaces;

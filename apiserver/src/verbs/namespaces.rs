@@ -291,6 +291,10 @@ pub fn own_services(ca_pem: &str, now: &str) -> Vec<(&'static str, Value)> {
             "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
             "requestheader-group-headers": "[\"X-Remote-Group\"]",
             "requestheader-username-headers": "[\"X-Remote-User\"]"}});
+    // Since when tokens in secrets are marked when somebody uses them: the day of the first start.
+    let tracking = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"},
+        "data": {"since": now.split('T').next()}});
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": ["10.96.0.0/16"]},
         "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready",
@@ -302,6 +306,7 @@ pub fn own_services(ca_pem: &str, now: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("/services", service),
         ("/configmaps", trust),
+        ("/configmaps", tracking),
         ("networking.k8s.io/servicecidrs", range),
         ("networking.k8s.io/ipaddresses", address),
     ]

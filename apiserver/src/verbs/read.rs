@@ -13,10 +13,11 @@ use fleet_apiserver_ground::store::{Obj, Page, Place, Range};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_printers as printers;
 use fleet_apiserver_schema::convert;
-use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io::{self, Form, Params};
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::selectors::{Fields, Labels};
+use fleet_apiserver_schema::syntax;
 use futures::StreamExt;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -140,8 +141,7 @@ impl Filter {
     /// Reads the selectors of a call.
     pub fn of(call: &Call) -> ApiResult<Filter> {
         let r = call.resource();
-        let labels = Labels::parse(call.params.get("labelSelector"))
-            .map_err(|e| ApiError::bad_request(format!("unable to parse requirement: {e}")))?;
+        let labels = Labels::parse(call.params.get("labelSelector")).map_err(ApiError::bad_request)?;
         let fields = Fields::parse(call.params.get("fieldSelector"), r)?;
         let mut prefix = call.prefix();
         if prefix.is_empty()
@@ -200,20 +200,46 @@ fn continue_token(rv: i64, start: &str) -> String {
         .encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": format!("{start}\0")}).to_string())
 }
 
+/// Reads a token. What is wrong with one is told with the token's own words.
 fn parse_continue(token: &str) -> ApiResult<Continue> {
-    let bad = || ApiError::bad_request("continue key is not valid: the token could not be decoded");
-    let raw = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
-    let v: Value = serde_json::from_slice(&raw).map_err(|_| bad())?;
-    if tree::text(&v, &["v"]) != "meta.k8s.io/v1" {
-        return Err(bad());
+    const INVALID: &str = "continue key is not valid";
+    let refused = |why: String| ApiError::bad_request(format!("invalid continue token: {why}"));
+    let bad = |why: String| refused(format!("{INVALID}: {why}"));
+    let raw = URL_SAFE_NO_PAD.decode(token).map_err(|e| bad(undecodable(&e)))?;
+    let v: Value = serde_json::from_slice(&raw)
+        .map_err(|e| bad(syntax::problem(&raw).unwrap_or_else(|| e.to_string())))?;
+    let known = tree::text(&v, &["v"]);
+    if known != "meta.k8s.io/v1" {
+        return Err(bad(format!("server does not recognize this encoded version {known}")));
     }
-    let start = tree::text(&v, &["start"]).trim_end_matches('\0').to_string();
-    Ok(Continue { rv: v.get("rv").and_then(Value::as_i64).ok_or_else(bad)?, start })
+    let (rv, start) = (tree::number(&v, &["rv"]), tree::text(&v, &["start"]));
+    let version = "(version meta.k8s.io/v1)";
+    if rv == 0 {
+        return Err(bad(format!("incorrect encoded start resourceVersion {version}")));
+    }
+    if start.is_empty() {
+        return Err(bad(format!("encoded start key empty {version}")));
+    }
+    let odd = |part: &str| matches!(part, "" | "." | "..");
+    if start.strip_prefix('/').unwrap_or(start).split('/').any(odd) {
+        return Err(bad(start.to_string()));
+    }
+    Ok(Continue { rv, start: start.trim_end_matches('\0').to_string() })
 }
 
-fn list_options_invalid(field: &str, why: &str) -> ApiError {
-    let cause = fleet_apiserver_schema::error::Cause::forbidden(field, why);
-    ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+/// A failure to read base64, in the words of the real server.
+fn undecodable(e: &base64::DecodeError) -> String {
+    use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
+    let at = match e {
+        InvalidByte(at, _) | InvalidLastSymbol(at, _) => *at,
+        InvalidLength(length) => length.saturating_sub(1),
+        InvalidPadding => 0,
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
+fn options_invalid(causes: Vec<Cause>) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)
 }
 
 /// 410 of a continued list, with a token to go on from now.
@@ -227,38 +253,33 @@ fn too_old_token(start: &str) -> ApiError {
 }
 
 /// Fails for list options that contradict each other.
-fn check_options(p: &Params, asked: u64) -> ApiResult<()> {
-    let (version, how) = (p.get("resourceVersion"), p.get("resourceVersionMatch"));
+fn check_options(p: &Params) -> ApiResult<()> {
+    const MATCH: &str = "resourceVersionMatch";
+    let (version, how) = (p.get("resourceVersion"), p.get(MATCH));
+    let mut causes = Vec::new();
     if !how.is_empty() {
         if version.is_empty() {
-            return Err(list_options_invalid(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            ));
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            causes.push(Cause::forbidden(MATCH, why));
         }
-
         if !p.get("continue").is_empty() {
-            return Err(list_options_invalid(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden when continue is provided",
-            ));
+            causes
+                .push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
         }
         if !matches!(how, "Exact" | "NotOlderThan") {
-            let cause = fleet_apiserver_schema::error::Cause::new(
-                "FieldValueNotSupported",
-                "resourceVersionMatch",
-                format!("Unsupported value: {how:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""),
-            );
-            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause]));
+            let supported = "supported values: \"Exact\", \"NotOlderThan\", \"\"";
+            let message = format!("Unsupported value: {how:?}: {supported}");
+            causes.push(Cause::new("FieldValueNotSupported", MATCH, message));
         }
-        if how == "Exact" && asked == 0 {
-            return Err(list_options_invalid(
-                "resourceVersionMatch",
-                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ));
+        if how == "Exact" && version == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(Cause::forbidden(MATCH, why));
         }
     }
-    Ok(())
+    if p.has("sendInitialEvents") {
+        causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(options_invalid(causes)) }
 }
 
 async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
@@ -266,22 +287,19 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
     let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     p.number("timeoutSeconds")?;
     let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
-    if p.has("sendInitialEvents") {
-        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    }
+    check_options(p)?;
     let asked = p
         .version("resourceVersion")
         .map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message())))?;
-    check_options(p, asked)?;
     let mut range = Range { prefix: &filter.prefix, limit, ..Range::default() };
     let parsed;
     if !token.is_empty() {
+        parsed = parse_continue(token)?;
         if !version.is_empty() && version != "0" {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        parsed = parse_continue(token)?;
         range.after = Some(&parsed.start);
         range.at = match u64::try_from(parsed.rv).ok().map(|rv| call.core.store.place(rv)) {
             None => None,

@@ -177,6 +177,8 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
         phase_time(live, new, &call.core.clock.stamp());
     } else if r.is("", "pods") {
         pods::keep_status(live, new);
+    } else if r.is("apps", "deployments") {
+        tree::put(tree::meta(new), "labels", tree::at(live, &["metadata", "labels"]).cloned());
     }
 }
 
@@ -260,12 +262,17 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
 }
 
 /// True when a change is one of what the object asks for, which its generation counts.
-fn counts(r: &Resource, live: &Value, new: &Value) -> bool {
+fn counts(r: &Resource, live: &Value, new: &Value, subresource: &str) -> bool {
     let labels = |v: &Value| tree::at(v, &["metadata", "labels"]).cloned();
+    let notes = |v: &Value| tree::at(v, &["metadata", "annotations"]).cloned();
     match (r.group.as_str(), r.plural.as_str()) {
         ("scheduling.k8s.io", "priorityclasses") => false,
         // A new one has no number.
         ("storage.k8s.io", "csidrivers") => live.get("spec") != new.get("spec"),
+        // Its ReplicaSets have its annotations.
+        ("apps", "deployments") => {
+            differs(r, live, new) || (subresource != "status" && notes(live) != notes(new))
+        }
         ("discovery.k8s.io", "endpointslices") => differs(r, live, new) || labels(live) != labels(new),
         _ => (r.custom || r.generation) && differs(r, live, new),
     }
@@ -297,7 +304,7 @@ pub fn finish(
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
         definitions::admit(Some(&*live), &mut new, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
-    if counts(r, live, &new) {
+    if counts(r, live, &new, &call.subresource) {
         let generation = tree::number(live, &["metadata", "generation"]) + 1;
         tree::meta(&mut new).insert("generation".into(), generation.into());
         if is_policy(r) {

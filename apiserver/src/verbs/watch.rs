@@ -64,29 +64,28 @@ struct Watcher {
 
 /// Fails for watch options that contradict each other.
 fn check_options(p: &Params) -> ApiResult<()> {
-    let how = p.get("resourceVersionMatch");
-    let invalid = |field: &str, why: &str| {
-        let mut causes = vec![Cause::forbidden(field, why)];
-        if !matches!(how, "" | "NotOlderThan") {
-            let message = format!("Unsupported value: {how:?}: supported values: \"NotOlderThan\"");
-            causes.push(Cause::new("FieldValueNotSupported", field, message));
-        }
-        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
-    };
-    if p.has("sendInitialEvents") {
-        if how != "NotOlderThan" {
-            return invalid(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-        }
-    } else if !how.is_empty() {
-        return invalid(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        );
+    const MATCH: &str = "resourceVersionMatch";
+    let (how, streams) = (p.get(MATCH), p.has("sendInitialEvents"));
+    let mut causes = Vec::new();
+    if streams && how != "NotOlderThan" {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        causes.push(Cause::forbidden(MATCH, why));
     }
-    Ok(())
+    if !how.is_empty() {
+        if !streams {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(Cause::forbidden(MATCH, why));
+        }
+        if how != "NotOlderThan" {
+            let message = format!("Unsupported value: {how:?}: supported values: \"NotOlderThan\"");
+            causes.push(Cause::new("FieldValueNotSupported", MATCH, message));
+        }
+        if !p.get("continue").is_empty() {
+            causes
+                .push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)) }
 }
 
 /// Starts a watch.

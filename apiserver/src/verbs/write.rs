@@ -257,6 +257,8 @@ pub(super) async fn create_object(
     let base = tree::meta_text(&value, "generateName").to_string();
     let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
     let now = call.core.clock.stamp();
+    // Defaults hide that it came without labels.
+    let takes_labels = kinds::takes_labels(r, &value);
     own(&call.core.ids, r, &mut value, &now);
     if !applied {
         unite_owners(call, &mut value, "");
@@ -266,31 +268,26 @@ pub(super) async fn create_object(
         name_it(call, &mut value, &base);
     }
     admit_new(call, r, &mut value).await?;
+    if takes_labels {
+        kinds::take_labels(&mut value);
+    }
     let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
     for attempt in 0.. {
         if attempt > 0 && generate {
+            let before = tree::meta_text(&value, "name").to_string();
             name_it(call, &mut value, &base);
+            kinds::renamed(r, &mut value, &before);
             complete_new(&call.core, r, &mut value)?;
         }
         let name = tree::meta_text(&value, "name").to_string();
         let charges = resource_quota::charge(&call.core, &call.core.quotas, r, &call.namespace, &value)?;
         if call.dry_run() {
-            if entry.table.get(&call.key(&name)).is_some() {
-                return Err(ApiError::already_exists(r, &name));
-            }
-            convert::to_served(r, &mut value);
-            return read::value_in_form(call, StatusCode::CREATED, value);
+            return answer_dry_run(call, &name, value);
         }
         // Only a generated name or a quota may need another attempt.
         let again = generate || !charges.is_empty();
         let stored = if again { value.clone() } else { std::mem::take(&mut value) };
-        let (table, key) = (entry.table.clone(), call.key(&name));
-        let mut writes = vec![Write::Create { table, key, value: stored }];
-        if r.is("", "namespaces") {
-            writes.extend(namespaces::companions(&call.core, &name));
-        } else if r.is("", "services") {
-            writes.extend(addresses::of_new(&call.core, &writes));
-        }
+        let mut writes = writes_of_new(call, &name, stored);
         writes.extend(charges);
         let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
         // The namespace is looked at again under the lock: it may just have begun to go away.
@@ -322,6 +319,27 @@ pub(super) async fn create_object(
         }
     }
     Err(ApiError::internal("InternalError", "no free name was found"))
+}
+
+fn answer_dry_run(call: &Call, name: &str, mut value: Value) -> ApiResult<Response<Body>> {
+    let entry = call.entry.clone();
+    if entry.table.get(&call.key(name)).is_some() {
+        return Err(ApiError::already_exists(&entry.resource, name));
+    }
+    convert::to_served(&entry.resource, &mut value);
+    read::value_in_form(call, StatusCode::CREATED, value)
+}
+
+/// The object, and what comes with it.
+fn writes_of_new(call: &Call, name: &str, value: Value) -> Vec<Write> {
+    let (table, key) = (call.entry.table.clone(), call.key(name));
+    let mut writes = vec![Write::Create { table, key, value }];
+    if call.resource().is("", "namespaces") {
+        writes.extend(namespaces::companions(&call.core, name));
+    } else if call.resource().is("", "services") {
+        writes.extend(addresses::of_new(&call.core, &writes));
+    }
+    writes
 }
 
 /// Takes a changed object through all stages and commits it. Ok(None): another writer was faster.

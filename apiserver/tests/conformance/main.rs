@@ -15,6 +15,8 @@ mod hooks;
 mod kind_details;
 mod kinds;
 mod lists;
+mod misc_rules;
+mod more_rules;
 mod mutations;
 mod objects;
 mod plugins;

@@ -1,5 +1,8 @@
 //! Groups of checks: controllers of pods, what they may say and what of them may change.
 
+mod apps;
+mod jobs;
+
 use crate::api::{Api, deployment};
 use crate::table::{Case, accepted, changes, merged, new_objects};
 use serde_json::{Value, json};

@@ -240,8 +240,13 @@ impl<'a> View<'a> {
     }
 
     fn write(&self, status: &mut Value) {
+        // Pods that were deleted while the job was suspended have ended once; only an elastic job may lose completions.
+        let said = |field: &str| status[field].as_i64().unwrap_or(0);
+        let is_elastic = self.indexed && self.completions == Some(self.parallelism);
+        let succeeded = if is_elastic { self.succeeded } else { self.succeeded.max(said("succeeded")) };
+        let counts =
+            [("active", self.active), ("succeeded", succeeded), ("failed", self.failed.max(said("failed")))];
         let Some(fields) = status.as_object_mut() else { return };
-        let counts = [("active", self.active), ("succeeded", self.succeeded), ("failed", self.failed)];
         for (field, number) in counts {
             if number > 0 {
                 fields.insert(field.to_owned(), number.into());

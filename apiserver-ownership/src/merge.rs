@@ -3,8 +3,8 @@
 //! Inputs: values and their schema. Absent on purpose: who owns which field.
 
 use crate::fieldset::{self, Shape};
-use crate::schema::{ListKind, Schema};
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::{ListKind, Schema};
 use serde_json::{Map, Value};
 use std::collections::{HashSet, hash_map::Entry};
 

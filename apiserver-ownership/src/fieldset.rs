@@ -3,7 +3,7 @@
 //! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas. The tries are used as
 //! they are stored, so tracking a write needs no conversion. Absent on purpose: managers and times (see `managed`).
 
-use crate::schema::{ListKind, Schema};
+use fleet_apiserver_schema::{ListKind, Schema};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -92,8 +92,20 @@ pub fn subtract(a: &mut Set, b: &Set) -> bool {
     changed
 }
 
-/// Calls `f` with each path that is in both sets.
+/// Calls `f` with each path that is in both sets: at each level first what is there itself, then what is below.
 pub fn common(a: &Set, b: &Set, path: &mut String, f: &mut dyn FnMut(&str)) {
+    let shared = |key: &str, bv: &Value| -> bool {
+        let (Some(am), Some(bm)) = (a.get(key).and_then(node), node(bv)) else { return false };
+        owned(am) && owned(bm)
+    };
+    for (key, bv) in b {
+        if key != "." && shared(key, bv) {
+            let length = path.len();
+            push(path, key);
+            f(path);
+            path.truncate(length);
+        }
+    }
     for (key, bv) in b {
         if key == "." {
             continue;
@@ -101,9 +113,6 @@ pub fn common(a: &Set, b: &Set, path: &mut String, f: &mut dyn FnMut(&str)) {
         let (Some(am), Some(bm)) = (a.get(key).and_then(node), node(bv)) else { continue };
         let length = path.len();
         push(path, key);
-        if owned(am) && owned(bm) {
-            f(path);
-        }
         common(am, bm, path, f);
         path.truncate(length);
     }
