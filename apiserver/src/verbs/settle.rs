@@ -179,6 +179,9 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
         pods::keep_status(live, new);
     } else if r.is("apps", "deployments") {
         tree::put(tree::meta(new), "labels", tree::at(live, &["metadata", "labels"]).cloned());
+    } else if r.is("certificates.k8s.io", "certificatesigningrequests") {
+        kinds::signing::keep_decisions(live, new);
+        kinds::signing::stamp(live, new, &call.core.clock.stamp());
     }
 }
 
@@ -229,6 +232,7 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             new = live.clone();
             tree::put(tree::meta(&mut new), "managedFields", entries);
             tree::put(tree::child(&mut new, "status"), "conditions", conditions);
+            kinds::signing::stamp(live, &mut new, &call.core.clock.stamp());
         }
         "resize" | "ephemeralcontainers" if r.is("", "pods") => {
             // Nothing else of the pod is this endpoint's.
