@@ -55,7 +55,7 @@ fn what_is_ignored_or_unknown_is_warned_of_and_the_run_goes_on() {
         "attributes: {fleet.dev/share-preemption: fairshare}, mins: {cpu: 8},",
         "Fifo",
         "cpu: 8, gpu: 8",
-        "annotations: {sim.fleet.dev/runtime: soon, sim.fleet.dev/fail-on: west}, priorityClassName: nosuch, ",
+        "annotations: {sim.fleet.dev/runtime: soon, sim.fleet.dev/fail-on: west}, ",
     ));
     let warned = text(&odd.stderr);
     assert_eq!(odd.status.code(), Some(0), "{warned}");
@@ -68,7 +68,6 @@ fn what_is_ignored_or_unknown_is_warned_of_and_the_run_goes_on() {
         ("11: Queue q: ", "spec.queuePolicy: found \"Fifo\"; allowed: Priority, Block, Intelligent"),
         ("19: PyTorchJob j: ", "[sim.fleet.dev/runtime]: found \"soon\"; allowed: forever, or numbers"),
         ("19: PyTorchJob j: ", "[sim.fleet.dev/fail-on]: found \"west\"; allowed: east; it is ignored"),
-        ("19: PyTorchJob j: ", "priorityClassName: found \"nosuch\"; allowed: a PriorityClass of this file"),
     ];
     for (place, sentence) in told {
         let line = warned.lines().find(|line| line.contains(sentence));
@@ -76,6 +75,17 @@ fn what_is_ignored_or_unknown_is_warned_of_and_the_run_goes_on() {
         assert!(line.starts_with(&format!("warning: {file}:{place}")), "{place} in {line}");
     }
     assert_eq!(warned.lines().count(), told.len(), "{warned}");
+
+    let lost = run(&scenario("", "Block", "cpu: 8", "priorityClassName: nosuch, "));
+    let (warned, story) = (text(&lost.stderr), text(&lost.stdout));
+    assert!(
+        warned.contains("priorityClassName: found \"nosuch\"; allowed: a PriorityClass of this file"),
+        "{warned}"
+    );
+    assert!(
+        story.contains("InvalidWorkload") && story.contains("found nosuch; allowed: a PriorityClass"),
+        "{story}"
+    );
 }
 
 /// Many remarks are counted, so that one mistake made everywhere does not bury the rest.

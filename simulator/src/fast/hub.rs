@@ -21,6 +21,7 @@ use fleet_hub_core::{
 use fleet_planner::JobShape;
 use fleet_policies::{
     affinity::ClusterFacts,
+    priority,
     reason::Reason,
     spec::Failover,
     workload::{self, WorkloadKind},
@@ -213,6 +214,10 @@ impl Objects {
             |reason, message: String| Applied::Rejected { kind: Arc::clone(&kind), reason, message };
         if let Err(error) = workload::check(workload, &value) {
             return Ok(rejected(Reason::InvalidWorkload, error.to_string()));
+        }
+        let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
+        if let Err(error) = priority::check(&self.world.priority_classes, namespace, &value) {
+            return Ok(rejected(Reason::InvalidWorkload, error));
         }
         let reference = Kind::new(&manifest.api_version, &manifest.kind, &manifest.kind.to_lowercase(), true);
         let Some(entry) = self.binding(&reference, manifest, value.clone())? else {
