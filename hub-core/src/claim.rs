@@ -206,7 +206,7 @@ fn settle_queueing(known: &Value, desired: &mut Value) {
     }
 }
 
-/// A run that was admitted as a gang counts as one until it ends. Copies, for which no quota was asked, become none.
+/// A run that was admitted as a gang counts as one until it ends. Copies, for which no quota was asked, never become a gang.
 fn settle_gang(known: &Value, desired: &mut Value) {
     match known["placement"].get("replicaScheduling") {
         Some(admitted) => desired["placement"]["replicaScheduling"] = admitted.clone(),

@@ -45,8 +45,8 @@ pub fn check(classes: &Classes, namespace: &str, manifest: &Value) -> Result<(),
     find(&manifest["spec"], "spec", &refused).map_or(Ok(()), Err)
 }
 
-/// Why a namespace may not name the class; `None` if it may. A class that only a member has would be above all whose priority
-/// the hub knows, and nobody has said who may use it.
+/// Why a namespace may not name the class; `None` if it may. A class that only a member has is refused:
+/// the hub knows neither its value nor who may use it.
 pub fn refusal(classes: &Classes, namespace: &str, name: &str) -> Option<String> {
     if name.starts_with(SYSTEM) {
         return Some(format!(

@@ -153,7 +153,7 @@ impl Works {
         }
         let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
         if live.metadata.deletion_timestamp.is_some() || outcome(kind, &live.data["status"]).is_some() {
-            // The hub may start its next run: pods that end slowly, or outlive their job, end in time as well.
+            // The hub may start the next run, so pods that terminate slowly or outlive their job must also end in time.
             self.stop_pods(id, &live, false).await?;
             return Ok(Next::Wait);
         }

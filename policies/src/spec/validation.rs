@@ -48,7 +48,7 @@ pub fn validate(spec: &Value, scope: PolicyScope, namespace: &str) -> Vec<Violat
             found.add(
                 format!("spec.{field}"),
                 format!("{bytes} bytes as JSON"),
-                format!("{MAX_COPIED_BYTES}"),
+                format!("at most {MAX_COPIED_BYTES}"),
             );
         }
     }
