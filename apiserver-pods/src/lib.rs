@@ -27,7 +27,7 @@ mod overlaps;
 mod paths;
 pub mod placing;
 mod projections;
-mod requirements;
+pub mod requirements;
 mod resize;
 mod security;
 mod shown;

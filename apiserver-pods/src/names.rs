@@ -255,22 +255,31 @@ pub(crate) fn annotations(at: &At) {
 pub(crate) fn selector(at: &At) {
     labels(&at.at("matchLabels"));
     for e in at.at("matchExpressions").items() {
-        let (operator, values, key) = (e.at("operator"), e.at("values"), e.at("key"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => {
-                values.required("must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => tell_one(&operator, other, "not a valid selector operator"),
-        }
-        must_be_qualified(&key);
-        for value in values.items() {
+        operator_and_key(&e, false);
+        for value in e.at("values").items() {
             tell(&value, value.text(), label_value(value.text()));
         }
     }
+}
+
+/// Operator and key of an expression about labels, and how many values it has. `compares`: numbers may be compared.
+pub(crate) fn operator_and_key(expression: &At, compares: bool) {
+    let (operator, values) = (expression.at("operator"), expression.at("values"));
+    match operator.text() {
+        "In" | "NotIn" if values.is_empty() => {
+            values.required("must be specified when `operator` is 'In' or 'NotIn'");
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        }
+        "Gt" | "Lt" if compares && values.len() != 1 => {
+            values.required("must be specified single value when `operator` is 'Lt' or 'Gt'");
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        "Gt" | "Lt" if compares => {}
+        other => tell_one(&operator, other, "not a valid selector operator"),
+    }
+    must_be_qualified(&expression.at("key"));
 }
 
 /// Texts, or lists, that something cannot be without.

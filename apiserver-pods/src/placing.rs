@@ -69,22 +69,8 @@ pub fn node_selector(at: &At) {
 
 fn node_term(term: &At, allowed: Values) {
     for e in term.at("matchExpressions").items() {
-        let (operator, values, key) = (e.at("operator"), e.at("values"), e.at("key"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => {
-                values.required("must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-            }
-            "Gt" | "Lt" if values.len() != 1 => {
-                values.required("must be specified single value when `operator` is 'Lt' or 'Gt'");
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            other => names::tell_one(&operator, other, "not a valid selector operator"),
-        }
-        names::must_be_qualified(&key);
-        for value in values.items().filter(|_| allowed == Values::Labels) {
+        names::operator_and_key(&e, true);
+        for value in e.at("values").items().filter(|_| allowed == Values::Labels) {
             names::tell(&value, value.text(), names::label_value(value.text()));
         }
     }

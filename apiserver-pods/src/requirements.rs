@@ -18,7 +18,7 @@ pub(crate) enum Asker {
 }
 
 /// Names without a domain that mean something somewhere; those with the prefix of huge pages do, too.
-const STANDARD: [&str; 20] = [
+pub const STANDARD: [&str; 20] = [
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -42,7 +42,7 @@ const STANDARD: [&str; 20] = [
 ];
 
 /// Names without a domain of what is counted in whole pieces.
-const PIECES: [&str; 9] = [
+pub const PIECES: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",

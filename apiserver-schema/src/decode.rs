@@ -4,6 +4,7 @@
 //! resources in `validate`. Absent on purpose: defaults of built-in kinds.
 
 use crate::go_names;
+use crate::patch::json_type;
 use crate::schema::{MICRO_TIME, Schema, Type};
 use crate::times;
 use serde_json::{Map, Value};
@@ -56,15 +57,7 @@ pub fn prune(schema: &Schema, value: &mut Value) {
 
 impl Walk<'_> {
     fn mismatch(&mut self, value: &Value, want: &str) {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        self.unreadable(found, want);
+        self.unreadable(json_type(value), want);
     }
 
     fn out_of_range(&mut self, value: &Value, want: &str) {

@@ -198,7 +198,8 @@ pub fn check_object(patch: &Value, strategic: bool) -> ApiResult<()> {
     )))
 }
 
-fn json_type(value: &Value) -> &'static str {
+/// The type of a value in the words of a JSON decoder.
+pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

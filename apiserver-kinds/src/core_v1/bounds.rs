@@ -2,6 +2,7 @@
 //!
 //! Inputs: decoded objects, defaults applied.
 
+use fleet_apiserver_pods::requirements::{PIECES, STANDARD};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate;
@@ -91,7 +92,7 @@ const CONTAINER_NAMES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const HUGE_PAGES: &str = "hugepages-";
 
 fn is_standard(name: &str) -> bool {
-    QUOTA_NAMES.contains(&name) || name.strip_prefix("requests.").unwrap_or(name).starts_with(HUGE_PAGES)
+    STANDARD.contains(&name) || name.strip_prefix("requests.").unwrap_or(name).starts_with(HUGE_PAGES)
 }
 
 fn is_native(name: &str) -> bool {
@@ -155,41 +156,6 @@ fn limit_amounts(limit: &At, kind: &str) {
     }
 }
 
-/// Names a quota may bound without a domain.
-const QUOTA_NAMES: [&str; 20] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "persistentvolumeclaims",
-    "configmaps",
-    "services.nodeports",
-    "services.loadbalancers",
-    "storage",
-];
-/// Of those, what is counted and not measured.
-const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "persistentvolumeclaims",
-    "configmaps",
-    "services.nodeports",
-    "services.loadbalancers",
-];
 const SCOPES: [&str; 7] = [
     "BestEffort",
     "CrossNamespacePodAffinity",
@@ -204,7 +170,7 @@ const SCOPES: [&str; 7] = [
 fn scope_fits(scope: &str, name: &str) -> bool {
     const COMPUTE: [&str; 6] =
         ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
-    if !QUOTA_NAMES.contains(&name) && !name.contains(HUGE_PAGES) {
+    if !STANDARD.contains(&name) && !name.contains(HUGE_PAGES) {
         return true;
     }
     match scope {
@@ -225,14 +191,14 @@ fn conflicting(chosen: &[&str]) -> bool {
 fn quota_amounts(amounts: &At) {
     for (name, bound) in amounts.entries() {
         bound.quantity();
-        let known = QUOTA_NAMES.contains(&name) || name.contains(HUGE_PAGES) || name.contains('/');
+        let known = STANDARD.contains(&name) || name.contains(HUGE_PAGES) || name.contains('/');
         if !validate::is_qualified(name.strip_prefix("requests.").filter(|n| n.contains('/')).unwrap_or(name))
         {
             bound.note(Cause::invalid(bound.path(), &json!(name), validate::QUALIFIED));
         } else if !known {
             bound.note(Cause::invalid(bound.path(), &json!(name), "must be a standard resource for quota"));
         }
-        let whole = COUNTED.contains(&name) || (!is_native(name) && !name.starts_with("requests."));
+        let whole = PIECES.contains(&name) || (!is_native(name) && !name.starts_with("requests."));
         if whole && amount("cpu", bound.text()).is_some_and(|milli| milli % 1000 != 0) {
             bound.invalid("must be an integer");
         }

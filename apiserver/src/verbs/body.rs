@@ -134,23 +134,18 @@ fn unrecognized(call: &Call, why: &str, body: &[u8]) -> ApiError {
 
 /// Why the kind and version of a body cannot be read.
 fn unidentified(value: &Value) -> Option<String> {
-    let name = |value: &Value| match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
     let start = "couldn't get version/kind; json parse error: json: cannot unmarshal";
     if !value.is_object() && !value.is_null() {
         let into = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-        return Some(format!("{start} {} into Go value of type {into}", name(value)));
+        return Some(format!("{start} {} into Go value of type {into}", patch::json_type(value)));
     }
     for key in ["apiVersion", "kind"] {
         let found = &value[key];
         if !found.is_string() && !found.is_null() {
-            return Some(format!("{start} {} into Go struct field .{key} of type string", name(found)));
+            return Some(format!(
+                "{start} {} into Go struct field .{key} of type string",
+                patch::json_type(found)
+            ));
         }
     }
     let version = tree::text(value, &["apiVersion"]);
