@@ -4,13 +4,17 @@
 //! made with: the longest common run of lines first, then what is left and right of it; lines that are very frequent
 //! in a long text do not start a run.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Lines that are shown around a change.
 const CONTEXT: usize = 3;
 /// A text of this many lines has lines that are too frequent to start a run.
 const LONG: usize = 200;
-/// Longest text that is compared, so that a hostile one costs no more than a moment.
+/// Most places of lines that are looked at; what is left then counts as replaced. Otherwise two texts that agree in every other
+/// line would keep a core busy for minutes.
+const MOST_WORK: usize = 1_000_000;
+/// Longest text that is compared.
 const LONGEST: usize = 20_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,8 @@ struct Matcher<'a> {
     b: &'a [String],
     /// Where in `b` a line is, unless it is too frequent.
     places: HashMap<&'a str, Vec<usize>>,
+    /// Places looked at so far.
+    work: Cell<usize>,
 }
 
 impl<'a> Matcher<'a> {
@@ -49,7 +55,7 @@ impl<'a> Matcher<'a> {
             let most = b.len() / 100 + 1;
             places.retain(|_, found| found.len() <= most);
         }
-        Matcher { a, b, places }
+        Matcher { a, b, places, work: Cell::new(0) }
     }
 
     /// The longest run within these bounds; of several the first.
@@ -59,6 +65,10 @@ impl<'a> Matcher<'a> {
         for at in a_low..a_high {
             let mut next = HashMap::new();
             let found = self.places.get(self.a[at].as_str()).map(Vec::as_slice).unwrap_or_default();
+            self.work.set(self.work.get() + 1 + found.len());
+            if self.is_spent() {
+                break;
+            }
             for &place in found.iter().filter(|place| (b_low..b_high).contains(*place)) {
                 let before = place.checked_sub(1).and_then(|p| lengths.get(&p)).copied().unwrap_or(0);
                 let length = before + 1;
@@ -78,13 +88,17 @@ impl<'a> Matcher<'a> {
         (i, j, size)
     }
 
+    fn is_spent(&self) -> bool {
+        self.work.get() > MOST_WORK
+    }
+
     /// All runs, in order, and an empty one at the end.
     fn runs(&self) -> Vec<Run> {
         let mut found = Vec::new();
         let mut waiting = vec![((0, self.a.len()), (0, self.b.len()))];
         while let Some((a, b)) = waiting.pop() {
             let (i, j, size) = self.longest(a, b);
-            if size == 0 {
+            if size == 0 || self.is_spent() {
                 continue;
             }
             found.push((i, j, size));
@@ -215,6 +229,21 @@ mod tests {
 
     fn lines(text: &str) -> Vec<String> {
         text.split(' ').map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Every other line is common, so that each run is one line, and what is right of it is searched again.
+    #[test]
+    fn hostile_texts_cost_a_bounded_number_of_looks() {
+        let text = |own: &str| -> Vec<String> {
+            (0..LONGEST).map(|n| if n % 2 == 0 { format!("{n}\n") } else { format!("{own}{n}\n") }).collect()
+        };
+        let (before, after) = (text("a"), text("b"));
+        let matcher = Matcher::new(&before, &after);
+        let steps = matcher.steps();
+        assert!(matcher.is_spent(), "the texts would cost more than is allowed");
+        assert!(matcher.work.get() <= MOST_WORK + LONGEST / 100 + 2, "{}", matcher.work.get());
+        let last = steps.last().expect("steps");
+        assert_eq!((last.from.1, last.to.1), (LONGEST, LONGEST), "all lines are told of");
     }
 
     #[test]
