@@ -28,6 +28,7 @@ fn by_name<'v>(list: &At<'v, '_>, path: &str) -> BTreeMap<&'v str, &'v str> {
 
 fn check_mounts(mounts: &At, attached: &BTreeMap<&str, &str>, volumes: &Volumes<'_>, privileged: bool) {
     let mut seen = BTreeSet::new();
+    let attached_paths: BTreeSet<&str> = attached.values().copied().collect();
     for mount in mounts.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
         if name.text().is_empty() {
@@ -45,7 +46,7 @@ fn check_mounts(mounts: &At, attached: &BTreeMap<&str, &str>, volumes: &Volumes<
         if attached.contains_key(name.text()) {
             names::tell_one(&name, name.text(), "must not already exist in volumeDevices");
         }
-        if attached.values().any(|other| *other == path.text()) {
+        if attached_paths.contains(path.text()) {
             names::tell_one(&path, path.text(), "must not already exist as a path in volumeDevices");
         }
         let (sub, expression) = (mount.at("subPath").text(), mount.at("subPathExpr").text());
@@ -84,6 +85,7 @@ fn propagation(mounts: &At, mount: &At, privileged: bool) {
 
 fn check_devices(devices: &At, mounted: &BTreeMap<&str, &str>, volumes: &Volumes<'_>) {
     let (mut names_seen, mut paths_seen) = (BTreeSet::new(), BTreeSet::new());
+    let mounted_paths: BTreeSet<&str> = mounted.values().copied().collect();
     for device in devices.items() {
         let (name, path) = (device.at("name"), device.at("devicePath"));
         let text = name.text();
@@ -121,7 +123,7 @@ fn check_devices(devices: &At, mounted: &BTreeMap<&str, &str>, volumes: &Volumes
         if mounted.contains_key(text) {
             tell_name("must not already exist in volumeMounts");
         }
-        if mounted.values().any(|other| *other == path.text()) {
+        if mounted_paths.contains(path.text()) {
             tell_path("must not already exist as a path in volumeMounts");
         }
         if !text.is_empty() {

@@ -5,6 +5,9 @@
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
 
+/// Most files of one volume that are compared, each with all before it.
+const MOST_FILES: usize = 1_000;
+
 /// A path in a volume, and what lies there, where a volume has several sources.
 #[derive(Clone, PartialEq, Eq)]
 struct File<'a> {
@@ -23,8 +26,12 @@ impl File<'_> {
 
     /// True if one is the other, or lies in it.
     fn covers(&self, other: &File<'_>) -> bool {
-        let (mine, its) = (format!("{}/", self.path), format!("{}/", other.path));
-        !self.path.is_empty() && !other.path.is_empty() && (mine.starts_with(&its) || its.starts_with(&mine))
+        let lies_in = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        !self.path.is_empty()
+            && !other.path.is_empty()
+            && (lies_in(self.path, other.path) || lies_in(other.path, self.path))
     }
 }
 
@@ -61,7 +68,7 @@ fn items(source: &Value) -> impl Iterator<Item = &str> {
 
 fn say(volume: &str, about: &str, files: Vec<File<'_>>, out: &mut Vec<String>) {
     let mut known: Vec<File<'_>> = Vec::new();
-    for mut file in files {
+    for mut file in files.into_iter().take(MOST_FILES) {
         file.path = file.path.trim_end_matches('/');
         for other in known.iter().filter(|other| file.covers(other)) {
             let both = format!("{} with {}", file.shown(), other.shown());

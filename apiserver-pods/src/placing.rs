@@ -138,8 +138,9 @@ fn label_keys(owner: &At) {
             }
         }
     }
+    let mismatched: BTreeSet<&str> = not_matched.items().map(|other| other.text()).collect();
     for key in matched.items() {
-        if not_matched.items().any(|other| other.text() == key.text()) {
+        if mismatched.contains(key.text()) {
             key.invalid("exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }
@@ -215,6 +216,10 @@ pub fn taints(at: &At) {
 
 /// Checks the constraints of spreading.
 pub fn spread(at: &At) {
+    // Where each pair is for the last time: all before are told of.
+    let pair = |c: &At| (c.at("topologyKey").text().to_owned(), c.at("whenUnsatisfiable").text().to_owned());
+    let last: BTreeMap<(String, String), usize> =
+        at.items().enumerate().map(|(i, c)| (pair(&c), i)).collect();
     for (i, c) in at.items().enumerate() {
         let (skew, key, when) = (c.at("maxSkew"), c.at("topologyKey"), c.at("whenUnsatisfiable"));
         if skew.number().unwrap_or(0) <= 0 {
@@ -226,11 +231,7 @@ pub fn spread(at: &At) {
         if !matches!(when.text(), "DoNotSchedule" | "ScheduleAnyway") {
             when.unsupported(&["DoNotSchedule", "ScheduleAnyway"]);
         }
-        let again = |other: At| {
-            other.at("topologyKey").text() == key.text()
-                && other.at("whenUnsatisfiable").text() == when.text()
-        };
-        if at.items().skip(i + 1).any(again) {
+        if last.get(&pair(&c)).is_some_and(|last| *last > i) {
             let pair = c.at("{topologyKey, whenUnsatisfiable}");
             names::duplicate(&pair, &format!("{{{}, {}}}", key.text(), when.text()));
         }
