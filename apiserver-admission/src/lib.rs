@@ -8,14 +8,16 @@ use crate::access::rbac::Question;
 use crate::access::user::{AUTHENTICATED, User};
 use crate::call::Call;
 use fleet_apiserver_cel::{Ask, AuthorizationAttributes};
+use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::{convert, patch};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub mod access;
 pub mod budgets;
 pub mod call;
+mod certificates;
 pub mod conversion;
 pub mod form;
 mod frame;
@@ -56,10 +58,33 @@ fn review<'a>(
         ask: ask(call),
         dry_run: call.dry_run(),
         operation,
+        options: options(call, operation),
         name: name.to_string(),
         old,
         new,
     }
+}
+
+/// The options of a write as the caller gave them.
+fn options(call: &Call, operation: Operation) -> Value {
+    let Some(kind) = operation.options() else { return Value::Null };
+    let mut out = json!({"apiVersion": "meta.k8s.io/v1", "kind": kind});
+    let map = tree::object(&mut out);
+    let texts: &[&str] = match operation {
+        Operation::Delete => &["propagationPolicy"],
+        _ => &["fieldManager", "fieldValidation"],
+    };
+    for key in texts.iter().filter(|key| !call.params.get(key).is_empty()) {
+        map.insert((*key).into(), call.params.get(key).into());
+    }
+    if let (Operation::Delete, Ok(Some(seconds))) = (operation, call.params.number("gracePeriodSeconds")) {
+        map.insert("gracePeriodSeconds".into(), seconds.into());
+    }
+    let dry_run: Vec<Value> = call.params.all("dryRun").map(Value::from).collect();
+    if !dry_run.is_empty() {
+        map.insert("dryRun".into(), dry_run.into());
+    }
+    out
 }
 
 /// What `authorizer` asks: about the caller, or about an account.
@@ -115,6 +140,9 @@ pub async fn mutate(
             return Ok(Ran::default());
         }
         let write = review(call, operation, name, old, None);
+        if write.is_action() {
+            return Ok(Ran::default());
+        }
         mutation::run(&compiled.mutations, &write, object, after)
     };
     let first = by_policies(call, object, None)?;

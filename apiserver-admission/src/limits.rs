@@ -1,6 +1,6 @@
 //! The LimitRanger plugin: defaults that a LimitRange sets in new pods, and pods and claims that it refuses.
 //!
-//! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
+//! Inputs: a new pod or claim, or one that was resized, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
 
 use fleet_apiserver_ground::store::{Obj, Range};
 use fleet_apiserver_ground::tree;
@@ -10,9 +10,11 @@ use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
 use fleet_resources::quantity;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+const CLAIMS: &str = "persistentvolumeclaims";
 
 fn ranges(base: &Base, namespace: &str) -> Vec<Arc<Obj>> {
     let table = base.store.table("/limitranges");
@@ -30,42 +32,49 @@ fn limits(range: &Obj, kind: &str) -> Vec<Value> {
     all
 }
 
-/// Fills the default requests and limits of the namespace into a new pod.
+/// Fills the default requests and limits of the namespace into a new pod. The annotation tells what the last range set.
 pub fn fill(base: &Base, r: &Resource, namespace: &str, value: &mut Value) {
     if !r.is("", "pods") {
         return;
     }
-    let mut notes = Vec::new();
     for range in ranges(base, namespace) {
-        for limit in limits(&range, "Container") {
-            for list in ["containers", "initContainers"] {
-                let word = if list == "containers" { "container" } else { "init container" };
-                let spec = tree::child(value, "spec");
-                let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-                for c in containers.into_iter().flatten() {
-                    let name = tree::text(c, &["name"]).to_string();
-                    for (from, to, what) in
-                        [("defaultRequest", "requests", "request"), ("default", "limits", "limit")]
-                    {
-                        let added = add(c, to, limit.get(from));
-                        if !added.is_empty() {
-                            notes.push(format!("{} {what} for {word} {name}", added.join(", ")));
-                        }
-                    }
+        let notes = fill_from(&limits(&range, "Container"), value);
+        if !notes.is_empty() {
+            let annotations =
+                tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
+            annotations
+                .insert(ANNOTATION.into(), format!("LimitRanger plugin set: {}", notes.join("; ")).into());
+        }
+    }
+}
+
+/// Fills the defaults of one range, all its limits of containers together, and says what was set.
+fn fill_from(limits: &[Value], pod: &mut Value) -> Vec<String> {
+    let defaults = |key: &str| -> Map<String, Value> {
+        let lists = limits.iter().filter_map(|limit| limit.get(key).and_then(Value::as_object));
+        lists.flatten().map(|(name, amount)| (name.clone(), amount.clone())).collect()
+    };
+    let (requests, most) = (defaults("defaultRequest"), defaults("default"));
+    let mut notes = Vec::new();
+    for (list, word) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = tree::child(pod, "spec").get_mut(list).and_then(Value::as_array_mut);
+        for c in containers.into_iter().flatten() {
+            let name = tree::text(c, &["name"]).to_string();
+            for (to, what, defaults) in [("requests", "request", &requests), ("limits", "limit", &most)] {
+                let added = add(c, to, defaults);
+                if !added.is_empty() {
+                    notes.push(format!("{} {what} for {word} {name}", added.join(", ")));
                 }
             }
         }
     }
-    if !notes.is_empty() {
-        let annotations = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
-        annotations.insert(ANNOTATION.into(), format!("LimitRanger plugin set: {}", notes.join("; ")).into());
-    }
+    notes
 }
 
-fn add(container: &mut Value, part: &str, defaults: Option<&Value>) -> Vec<String> {
-    let Some(defaults) = defaults.and_then(Value::as_object).filter(|d| !d.is_empty()) else {
+fn add(container: &mut Value, part: &str, defaults: &Map<String, Value>) -> Vec<String> {
+    if defaults.is_empty() {
         return Vec::new();
-    };
+    }
     let resources = tree::child(container, "resources");
     let amounts = tree::object(resources.entry(part).or_insert_with(|| json!({})));
     let missing = defaults.iter().filter(|(name, _)| !amounts.contains_key(*name));
@@ -96,42 +105,52 @@ impl ResourceRequirements {
     }
 }
 
-/// Refuses a new pod or claim that is outside the limits of its namespace.
+/// Refuses a pod or claim that is outside the limits of its namespace: a new one, one that grew.
 ///
 /// # Errors
-/// 403 with each limit and the value found.
+/// 403 with each limit of the first range that is broken, and the value found.
 pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiResult<()> {
-    let (pod, claim) = (r.is("", "pods"), r.is("", "persistentvolumeclaims"));
-    if !pod && !claim {
+    if !r.is("", "pods") && !r.is("", CLAIMS) {
         return Ok(());
     }
-    let mut why = Vec::new();
     for range in ranges(base, namespace) {
-        if claim {
-            let asked =
-                ResourceRequirements::of(tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null));
-            for limit in limits(&range, "PersistentVolumeClaim") {
-                judge(&limit, &asked, "PersistentVolumeClaim", &mut why);
+        let why = broken(&range.list(&["spec", "limits"]), r, value);
+        let text = match why.as_slice() {
+            [] => continue,
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        return Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &text));
+    }
+    Ok(())
+}
+
+/// What limits refuse, in their order, each text once.
+fn broken(limits: &[Value], r: &Resource, value: &Value) -> Vec<String> {
+    let mut why = Vec::new();
+    for limit in limits {
+        match (tree::text(limit, &["type"]), r.plural.as_str()) {
+            ("PersistentVolumeClaim", CLAIMS) => {
+                let resources = tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null);
+                // A claim has no limits, whatever it says.
+                let asked =
+                    ResourceRequirements { limits: Map::new(), ..ResourceRequirements::of(resources) };
+                judge(limit, &asked, "PersistentVolumeClaim", &mut why);
             }
-            continue;
-        }
-        for limit in limits(&range, "Container") {
-            let lists = ["containers", "initContainers"].map(|l| tree::list(value, &["spec", l]));
-            for c in lists.into_iter().flatten() {
-                let asked = ResourceRequirements::of(c.get("resources").unwrap_or(&Value::Null));
-                judge(&limit, &asked, "Container", &mut why);
+            ("Container", "pods") => {
+                let lists = ["containers", "initContainers"].map(|l| tree::list(value, &["spec", l]));
+                for c in lists.into_iter().flatten() {
+                    let asked = ResourceRequirements::of(c.get("resources").unwrap_or(&Value::Null));
+                    judge(limit, &asked, "Container", &mut why);
+                }
             }
-        }
-        for limit in limits(&range, "Pod") {
-            judge(&limit, &ResourceRequirements::of_pod(value), "Pod", &mut why);
+            ("Pod", "pods") => judge(limit, &ResourceRequirements::of_pod(value), "Pod", &mut why),
+            _ => {}
         }
     }
-    let text = match why.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    };
-    Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &text))
+    let mut told = BTreeSet::new();
+    why.retain(|text| told.insert(text.clone()));
+    why
 }
 
 fn judge(limit: &Value, asked: &ResourceRequirements, kind: &str, why: &mut Vec<String>) {
@@ -173,7 +192,8 @@ fn judge(limit: &Value, asked: &ResourceRequirements, kind: &str, why: &mut Vec<
             _ => {}
         }
     }
-    for (name, bound) in bounds("maxLimitRequestRatio") {
+    // Storage has no limit that could be too far from a request.
+    for (name, bound) in bounds("maxLimitRequestRatio").filter(|_| kind != "PersistentVolumeClaim") {
         let Some((ratio, shown)) = parse("cpu", Some(bound)) else { continue };
         let start = format!("{name} max limit to request ratio per {kind} is {shown}");
         let request = parse(name, asked.requests.get(name)).map_or(0, |r| r.0);
@@ -185,5 +205,56 @@ fn judge(limit: &Value, asked: &ResourceRequirements, kind: &str, why: &mut Vec<
         } else if i128::from(most) * 1000 > i128::from(ratio) * i128::from(request) {
             why.push(format!("{start}, but provided ratio is {:.6}", most as f64 / request as f64));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_in_their_order_and_the_same_text_once() {
+        let container =
+            json!({"name": "c", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container.clone(), container]}});
+        let limits = [
+            json!({"type": "Pod", "max": {"cpu": "1500m"}}),
+            json!({"type": "Container", "min": {"cpu": "200m"}, "maxLimitRequestRatio": {"cpu": "4"}}),
+        ];
+        let pods = fleet_apiserver_schema::builtins::find("", "pods");
+        assert_eq!(
+            broken(&limits, pods, &pod),
+            [
+                "maximum cpu usage per Pod is 1500m, but limit is 2",
+                "minimum cpu usage per Container is 200m, but request is 100m",
+                "cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_limits_of_a_range_set_one_set_of_defaults() {
+        let limits = [
+            json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}}),
+            json!({"type": "Container", "default": {"cpu": "2"}}),
+        ];
+        let mut pod = json!({"spec": {"containers": [{"name": "a"}], "initContainers": [
+            {"name": "i", "resources": {"limits": {"cpu": "3"}}}]}});
+        let notes = fill_from(&limits, &mut pod);
+        let resources = |list: &str| pod["spec"][list][0]["resources"].clone();
+        assert_eq!(
+            resources("containers"),
+            json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "2", "memory": "1Gi"}})
+        );
+        assert_eq!(resources("initContainers")["limits"], json!({"cpu": "3", "memory": "1Gi"}));
+        assert_eq!(
+            notes,
+            [
+                "cpu request for container a",
+                "cpu, memory limit for container a",
+                "cpu request for init container i",
+                "memory limit for init container i",
+            ]
+        );
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Inputs: a new or changed object and the store. Absent on purpose: LimitRanger (see `limits`) and ResourceQuota.
 
-use super::{limits, nodes, protection};
+use super::{certificates, limits, nodes, protection};
 use crate::access::rbac::Question;
 use crate::access::user::User;
 use crate::call::{Call, Core};
+use crate::resource_quota::class_of_claim;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::resource::Resource;
@@ -82,7 +83,12 @@ pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
 /// 403 if the caller may not approve or sign.
 pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     nodes::restrict(call, &call.name, Some(old), Some(new))?;
-    if call.resource().is("", "persistentvolumeclaims") {
+    let is_claim = call.resource().is("", "persistentvolumeclaims") && call.subresource.is_empty();
+    let is_resize = call.resource().is("", "pods") && call.subresource == "resize";
+    if (is_claim || is_resize) && tree::at(old, &["metadata", "deletionTimestamp"]).is_none() {
+        limits::check(&call.core, call.resource(), &call.namespace, new)?;
+    }
+    if is_claim {
         return grown_claim(call, old, new);
     }
     if !call.resource().is("certificates.k8s.io", "certificatesigningrequests") {
@@ -113,19 +119,23 @@ pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     Err(ApiError::forbidden(call.resource(), &call.name, &why))
 }
 
-/// A bound claim grows only where its class can have its volume grow.
+/// Only a bound claim grows, and only where its class can have its volume grow.
 fn grown_claim(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     let size = |claim: &Value| {
         let text = tree::text(claim, &["spec", "resources", "requests", "storage"]).to_string();
         fleet_resources::quantity::parse("storage", &text).unwrap_or(0)
     };
-    if size(new) <= size(old) || tree::text(old, &["status", "phase"]) != "Bound" {
+    if size(new) <= size(old) {
         return Ok(());
     }
-    let of = |claim: &Value| tree::text(claim, &["spec", "storageClassName"]).to_string();
-    let class = call.core.store.table("storage.k8s.io/storageclasses").get(&of(new));
+    if tree::text(old, &["status", "phase"]) != "Bound" {
+        let why = "Only bound persistent volume claims can be expanded";
+        return Err(ApiError::forbidden(call.resource(), &call.name, why));
+    }
+    let (before, now) = (class_of_claim(old), class_of_claim(new));
+    let class = call.core.store.table("storage.k8s.io/storageclasses").get(now);
     let grows = class.is_some_and(|c| c.at(&["allowVolumeExpansion"]) == Some(Value::Bool(true)));
-    if grows && of(old) == of(new) {
+    if grows && before == now {
         return Ok(());
     }
     let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
@@ -244,18 +254,11 @@ fn requester(user: &User, request: &mut Value) {
 
 /// No client certificate makes its holder an administrator.
 fn restricted_subject(call: &Call, request: &Value) -> ApiResult<()> {
-    use base64::Engine;
-    use x509_parser::prelude::FromDer;
     if tree::text(request, &["spec", "signerName"]) != "kubernetes.io/kube-apiserver-client" {
         return Ok(());
     }
-    let text = tree::text(request, &["spec", "request"]);
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default();
-    let Some(Ok(block)) = x509_parser::pem::Pem::iter_from_buffer(&bytes).next() else { return Ok(()) };
-    let parsed = x509_parser::certification_request::X509CertificationRequest::from_der(&block.contents);
-    let Ok((_, parsed)) = parsed else { return Ok(()) };
-    let subject = &parsed.certification_request_info.subject;
-    if subject.iter_organization().any(|o| o.as_str().is_ok_and(|o| o == crate::access::user::MASTERS)) {
+    let Some(subject) = certificates::subject(request) else { return Ok(()) };
+    if subject.organizations.iter().any(|o| o == crate::access::user::MASTERS) {
         let why =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
         return Err(ApiError::forbidden(call.resource(), tree::meta_text(request, "name"), why));

@@ -6,7 +6,7 @@
 
 use crate::call::Call;
 use fleet_apiserver_ground::store::Range;
-use fleet_apiserver_ground::tree::{at, meta_text, text};
+use fleet_apiserver_ground::tree::{at, list, meta_text, text};
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Value, json};
@@ -83,19 +83,44 @@ fn template<'a>(r: &Resource, value: &'a Value) -> Option<&'a Value> {
     at(value, path).filter(|t| t.get("spec").is_some())
 }
 
-/// Refuses a pod that violates the level of its namespace, and warns about the warn level.
+/// True for a change of a pod that may change what it is allowed to do: its containers, or the image of one.
+fn is_significant(old: &Value, new: &Value) -> bool {
+    let images = |pod: &Value, key: &str| -> Vec<String> {
+        let containers = list(pod, &["spec", key]).iter();
+        containers.map(|c| text(c, &["image"]).to_string()).collect()
+    };
+    let by_name = |pod: &Value| -> BTreeMap<String, String> {
+        let containers = list(pod, &["spec", "ephemeralContainers"]).iter();
+        containers.map(|c| (text(c, &["name"]).into(), text(c, &["image"]).into())).collect()
+    };
+    let before = by_name(old);
+    ["containers", "initContainers"].iter().any(|key| images(old, key) != images(new, key))
+        || by_name(new).iter().any(|(name, image)| before.get(name) != Some(image))
+}
+
+/// Refuses a pod that violates the level of its namespace, and warns about the warn level. `old` is the object before
+/// a change: a pod that was there before its level is judged only when it changes in what it may do.
 ///
 /// # Errors
 /// 403 with each violation.
-pub fn check(call: &mut Call, value: &Value) -> ApiResult<()> {
-    if call.resource().custom || !matches!(call.subresource.as_str(), "" | "ephemeralcontainers") {
+pub fn check(call: &mut Call, old: Option<&Value>, value: &Value) -> ApiResult<()> {
+    let is_pod = call.resource().is("", "pods");
+    let judged = match call.subresource.as_str() {
+        "" => true,
+        "ephemeralcontainers" | "resize" => is_pod,
+        _ => false,
+    };
+    if call.resource().custom || !judged {
         return Ok(());
     }
     let Some(template) = template(call.resource(), value) else { return Ok(()) };
+    if is_pod && old.is_some_and(|old| !is_significant(old, value)) {
+        return Ok(());
+    }
     let Some(namespace) = call.core.namespaces.get(&call.namespace) else { return Ok(()) };
     let label = |key: &str| namespace.text(&["metadata", "labels", &format!("{LABELS}{key}")]);
     let standard = |mode: &str| Standard::of(&label(mode), &label(&format!("{mode}-version")));
-    if call.resource().is("", "pods") {
+    if is_pod {
         let enforced = standard("enforce");
         let found = enforced.violations(template);
         if !found.is_empty() {
@@ -146,7 +171,9 @@ pub async fn check_namespace(call: &mut Call, old: Option<&Value>, new: &Value) 
     let Some(old) = old else { return Ok(()) };
     let standard = |value: &Value| Standard::of(&label(value, "enforce"), &label(value, "enforce-version"));
     let (before, now) = (standard(old), standard(new));
-    if now.level > before.level || (now.level == before.level && now.version != before.version) {
+    // A level that forbids less, of the same version, refuses nothing that was allowed.
+    let looser = now.version == before.version && now.level <= before.level;
+    if now.level != Level::Privileged && !looser {
         warn_of_pods(call, &name, &now).await?;
     }
     Ok(())

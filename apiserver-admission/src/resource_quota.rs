@@ -12,7 +12,7 @@ use fleet_apiserver_schema::base::Base;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
 use fleet_resources::quantity;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -172,8 +172,11 @@ fn usage(base: &Base, namespace: &str, quota: &Obj) -> Amounts {
         }
         for obj in within(&table, namespace) {
             let value = obj.value();
+            if !in_scope(quota, (group, plural), &value) {
+                continue;
+            }
             for (name, n) in &mut used {
-                *n = n.saturating_add(cost(name, group, plural, quota, &value));
+                *n = n.saturating_add(cost(name, group, plural, &value));
             }
         }
     }
@@ -201,8 +204,8 @@ fn concerns(name: &str, group: &str, plural: &str) -> bool {
     }
 }
 
-/// What one object counts against a name of a quota.
-fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i64 {
+/// What one object that is in the scopes of a quota counts against a name of it.
+fn cost(name: &str, group: &str, plural: &str, value: &Value) -> i64 {
     if !concerns(name, group, plural) {
         return 0;
     }
@@ -218,25 +221,36 @@ fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i6
     match name {
         _ if name.starts_with("count/") => 1,
         "services.loadbalancers" => i64::from(kind == "LoadBalancer"),
-        "services.nodeports" if matches!(kind, "NodePort" | "LoadBalancer") => {
-            i64::try_from(tree::list(value, &["spec", "ports"]).len()).unwrap_or(i64::MAX)
-        }
-        "services.nodeports" => 0,
+        "services.nodeports" => node_ports(value),
         "requests.storage" => storage(value),
         _ if plural != "pods" => 1,
         _ if matches!(tree::text(value, &["status", "phase"]), "Succeeded" | "Failed") => 0,
-        _ if !in_scope(quota, value) => 0,
         "pods" => 1,
         _ => pod_amount(value, name),
     }
 }
 
+/// What a claim asks for, or what its volume is already grown to.
 fn storage(claim: &Value) -> i64 {
-    tree::at(claim, &["spec", "resources", "requests", "storage"]).map_or(0, |n| amount("storage", n))
+    let of = |path: &[&str]| tree::at(claim, path).map_or(0, |n| amount("storage", n));
+    of(&["spec", "resources", "requests", "storage"]).max(of(&["status", "allocatedResources", "storage"]))
+}
+
+/// The node ports that a service gets. One for a load balancer may have them declined, but for those it names.
+fn node_ports(service: &Value) -> i64 {
+    let kind = tree::text(service, &["spec", "type"]);
+    let declined = tree::at(service, &["spec", "allocateLoadBalancerNodePorts"]) == Some(&Value::Bool(false));
+    let ports = tree::list(service, &["spec", "ports"]).iter();
+    let n = match kind {
+        "LoadBalancer" if declined => ports.filter(|p| tree::number(p, &["nodePort"]) != 0).count(),
+        "NodePort" | "LoadBalancer" => ports.len(),
+        _ => 0,
+    };
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 /// The storage class a claim asks for.
-fn class_of_claim(claim: &Value) -> &str {
+pub fn class_of_claim(claim: &Value) -> &str {
     match tree::text(claim, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
         "" => tree::text(claim, &["spec", "storageClassName"]),
         annotated => annotated,
@@ -284,31 +298,60 @@ fn pod_amount(pod: &Value, name: &str) -> i64 {
     pod.get("spec").map_or(0, |spec| amounts::of_pod(spec, part, unit(name)))
 }
 
-/// A quota with scopes counts the pods that are in all of them.
-fn in_scope(quota: &Obj, pod: &Value) -> bool {
-    let ends = tree::at(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|v| !v.is_null());
-    let class = tree::text(pod, &["spec", "priorityClassName"]);
-    let best_effort = pod.get("spec").and_then(Value::as_object).is_none_or(|spec| qos(spec) == "BestEffort");
-    let holds = |scope: &str, operator: &str, values: &[Value]| match scope {
-        "Terminating" => ends,
-        "NotTerminating" => !ends,
-        "BestEffort" => best_effort,
-        "NotBestEffort" => !best_effort,
-        "CrossNamespacePodAffinity" => crosses_namespaces(pod),
-        "PriorityClass" => match operator {
-            "In" => values.iter().any(|v| v == class),
-            "NotIn" => !values.iter().any(|v| v == class),
-            "DoesNotExist" => class.is_empty(),
-            _ => !class.is_empty(),
-        },
+/// A quota with scopes counts the objects that are in all of them. Only pods and claims are in any.
+fn in_scope(quota: &Obj, kind: (&str, &str), value: &Value) -> bool {
+    let holds = |scope: &str, operator: &str, values: &[Value]| match kind {
+        ("", "pods") => pod_is_in(value, scope, operator, values),
+        ("", CLAIMS) if scope == "VolumeAttributesClass" => {
+            let names = attributes_classes(value);
+            match names.is_empty() {
+                true => chosen("", operator, values),
+                false => names.into_iter().any(|name| chosen(name, operator, values)),
+            }
+        }
         _ => false,
     };
     let plain = quota.list(&["spec", "scopes"]);
-    let chosen = quota.list(&["spec", "scopeSelector", "matchExpressions"]);
+    let selected = quota.list(&["spec", "scopeSelector", "matchExpressions"]);
     plain.iter().all(|s| holds(s.as_str().unwrap_or_default(), "Exists", &[]))
-        && chosen.iter().all(|e| {
+        && selected.iter().all(|e| {
             holds(tree::text(e, &["scopeName"]), tree::text(e, &["operator"]), tree::list(e, &["values"]))
         })
+}
+
+fn pod_is_in(pod: &Value, scope: &str, operator: &str, values: &[Value]) -> bool {
+    let ends = || tree::at(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|v| !v.is_null());
+    let best_effort =
+        || pod.get("spec").and_then(Value::as_object).is_none_or(|spec| qos(spec) == "BestEffort");
+    match scope {
+        "Terminating" => ends(),
+        "NotTerminating" => !ends(),
+        "BestEffort" => best_effort(),
+        "NotBestEffort" => !best_effort(),
+        "CrossNamespacePodAffinity" => crosses_namespaces(pod),
+        "PriorityClass" => chosen(tree::text(pod, &["spec", "priorityClassName"]), operator, values),
+        _ => false,
+    }
+}
+
+/// What a selector says to a class; "" is none.
+fn chosen(class: &str, operator: &str, values: &[Value]) -> bool {
+    match operator {
+        "In" => values.iter().any(|v| v == class),
+        "NotIn" => !values.iter().any(|v| v == class),
+        "DoesNotExist" => class.is_empty(),
+        _ => !class.is_empty(),
+    }
+}
+
+/// The classes of attributes that a claim asks for, has, or is on its way to.
+fn attributes_classes(claim: &Value) -> BTreeSet<&str> {
+    let paths: [&[&str]; 3] = [
+        &["spec", "volumeAttributesClassName"],
+        &["status", "currentVolumeAttributesClassName"],
+        &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
+    ];
+    paths.into_iter().map(|path| tree::text(claim, path)).filter(|name| !name.is_empty()).collect()
 }
 
 /// The writes that charge a new object to the quotas of its namespace, to be committed with it.
@@ -360,14 +403,19 @@ fn charge_more(
     for quota in known.of(namespace) {
         let hard = hard(&quota);
         let mine = |key: &&String| concerns(key, group, plural);
-        if before.is_none() && plural == "pods" && group.is_empty() && in_scope(&quota, value) {
+        if !in_scope(&quota, (group, plural), value) {
+            continue;
+        }
+        if before.is_none() && plural == "pods" && group.is_empty() {
             unstated(r, &quota, hard.keys().filter(mine), value)?;
         }
+        // What was not in the scopes before was not charged.
+        let before = before.filter(|old| in_scope(&quota, (group, plural), old));
         let asked: Amounts = hard
             .keys()
             .filter(mine)
             .map(|key| {
-                let of = |value: &Value| cost(key, group, plural, &quota, value);
+                let of = |value: &Value| cost(key, group, plural, value);
                 (key.clone(), of(value) - before.map_or(0, of))
             })
             .filter(|(_, n)| *n > 0)
@@ -385,21 +433,7 @@ fn charge_more(
             .map(|(key, _)| key)
             .collect();
         if !over.is_empty() {
-            let list = |amounts: &Amounts| {
-                let text = |key: &&String| {
-                    let n = amounts.get(*key).copied().unwrap_or(0);
-                    format!("{key}={}", quantity::format(unit(key), n))
-                };
-                over.iter().map(text).collect::<Vec<_>>().join(",")
-            };
-            let why = format!(
-                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
-                quota.meta_text("name"),
-                list(&asked),
-                list(&used),
-                list(&hard)
-            );
-            return Err(ApiError::forbidden(r, name, &why));
+            return Err(ApiError::forbidden(r, name, &exceeded(&quota, &over, &asked, &used)));
         }
         for (key, n) in asked {
             let place: &mut i64 = used.entry(key).or_insert(0);
@@ -414,6 +448,29 @@ fn charge_more(
     Ok(writes)
 }
 
+/// The words for the names of a quota of which more is asked for than is left. A bound is told as it was written.
+fn exceeded(quota: &Obj, over: &[&String], asked: &Amounts, used: &Amounts) -> String {
+    let list = |amounts: &Amounts| {
+        let text = |key: &&String| {
+            let n = amounts.get(*key).copied().unwrap_or(0);
+            format!("{key}={}", quantity::format(unit(key), n))
+        };
+        over.iter().map(text).collect::<Vec<_>>().join(",")
+    };
+    let bounds = quota.at(&["spec", "hard"]).unwrap_or_default();
+    let bound = |key: &&String| {
+        let written = bounds.get(key.as_str()).unwrap_or(&Value::Null);
+        format!("{key}={}", written.as_str().map_or_else(|| written.to_string(), str::to_string))
+    };
+    format!(
+        "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+        quota.meta_text("name"),
+        list(asked),
+        list(used),
+        over.iter().map(bound).collect::<Vec<_>>().join(",")
+    )
+}
+
 /// A quota on an amount asks every container to state it, unless the pod states something as a whole.
 fn unstated<'a>(
     r: &Resource,
@@ -425,24 +482,19 @@ fn unstated<'a>(
         return Ok(());
     }
     let lists = ["containers", "initContainers"].map(|list| tree::list(pod, &["spec", list]));
-    let mut missing: Map<String, Value> = Map::new();
+    let mut missing: BTreeMap<&String, BTreeSet<&str>> = BTreeMap::new();
     for name in names.filter(|n| matches!(unit(n), "cpu" | "memory") && !n.starts_with("count/")) {
         for container in lists.into_iter().flatten().filter(|c| stated(c, name).is_none()) {
-            let list = missing.entry(name).or_insert_with(|| json!([]));
-            if let Value::Array(list) = list {
-                list.push(tree::text(container, &["name"]).into());
-            }
+            missing.entry(name).or_default().insert(tree::text(container, &["name"]));
         }
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let text = |(name, containers): (&String, &Value)| {
-        let names: Vec<&str> =
-            containers.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        format!("{name} for: {}", names.join(","))
+    let text = |(name, containers): (&String, BTreeSet<&str>)| {
+        format!("{name} for: {}", Vec::from_iter(containers).join(","))
     };
-    let list: Vec<String> = missing.iter().map(text).collect();
+    let list: Vec<String> = missing.into_iter().map(text).collect();
     let why = format!("failed quota: {}: must specify {}", quota.meta_text("name"), list.join("; "));
     Err(ApiError::forbidden(r, tree::meta_text(pod, "name"), &why))
 }

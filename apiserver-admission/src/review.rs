@@ -65,6 +65,8 @@ pub struct Review<'a> {
     pub dry_run: bool,
     /// What kind of write it is.
     pub operation: Operation,
+    /// Options of the write; null for a stream.
+    pub options: Value,
     /// Name of the object.
     pub name: String,
     /// The object before.
@@ -77,6 +79,11 @@ impl Review<'_> {
     /// The resource written to.
     pub fn resource(&self) -> &Resource {
         &self.entry.resource
+    }
+
+    /// True if what is written is of another kind than the resource: what is done to an object, and not the object.
+    pub fn is_action(&self) -> bool {
+        matches!(self.subresource, "token" | "eviction" | "binding")
     }
 
     /// The namespace the write is in, as stored; None for cluster scope.
@@ -95,6 +102,8 @@ impl Review<'_> {
         let kind = |r: &Resource| match self.subresource {
             "scale" => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
             "token" => json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}),
+            "eviction" => json!({"group": "policy", "version": "v1", "kind": "Eviction"}),
+            "binding" => json!({"group": "", "version": "v1", "kind": "Binding"}),
             name if self.operation == Operation::Connect => {
                 let known = r.actions.iter().find(|(action, _)| name.split('/').next() == Some(*action));
                 json!({"group": r.group, "version": r.version, "kind": known.map_or("", |(_, kind)| kind)})
@@ -104,7 +113,7 @@ impl Review<'_> {
         let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
         let object = |value: Option<&Value>| {
             let mut value = value.cloned().unwrap_or(Value::Null);
-            if self.operation == Operation::Connect {
+            if self.operation == Operation::Connect || self.is_action() {
                 return value;
             }
             if value.is_object() && scaling {
@@ -114,14 +123,12 @@ impl Review<'_> {
             }
             value
         };
-        let options =
-            self.operation.options().map(|kind| json!({"apiVersion": "meta.k8s.io/v1", "kind": kind}));
         let mut request = json!({
             "uid": self.base.ids.uuid().to_string(),
             "kind": kind(seen), "resource": plural(seen), "requestKind": kind(asked), "requestResource": plural(asked),
             "name": self.name, "operation": self.operation.name(), "userInfo": user::info(self.user),
             "object": object(self.new), "oldObject": object(self.old),
-            "dryRun": self.dry_run, "options": options,
+            "dryRun": self.dry_run, "options": self.options,
         });
         if !self.namespace.is_empty() {
             request["namespace"] = json!(self.namespace);

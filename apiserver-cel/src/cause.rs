@@ -1,5 +1,6 @@
 //! Why a field is not acceptable.
 
+use crate::go_text;
 use serde_json::Value;
 
 /// One entry of `details.causes`.
@@ -21,7 +22,7 @@ impl Cause {
 
     /// A value that is not acceptable.
     pub fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Cause {
-        Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", brief(value)))
+        Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", go_text::shown(value)))
     }
 
     /// A field that must be there and is not.
@@ -37,17 +38,6 @@ impl Cause {
     }
 }
 
-/// A value as messages show it.
-pub(crate) fn brief(value: &Value) -> String {
-    let text = value.to_string();
-    // Long values would make the message unreadable.
-    if text.chars().count() > 200 {
-        format!("{}…", text.chars().take(200).collect::<String>())
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +49,7 @@ mod tests {
         assert_eq!(labels.message, "Invalid value: {\"app\":\"x\"}: why");
         assert_eq!(Cause::invalid("l", &json!(["a"]), "why").message, "Invalid value: [\"a\"]: why");
         assert!(Cause::invalid("l", &json!("a".repeat(1000)), "why").message.chars().count() < 250);
+        let hidden = Cause::invalid("l", &json!("a\u{200b}"), "why");
+        assert_eq!(hidden.message, "Invalid value: \"a\\u200b\": why");
     }
 }

@@ -8,6 +8,7 @@
 pub mod cause;
 mod eval;
 pub mod expression;
+pub mod go_text;
 mod lex;
 mod made;
 mod parse;

@@ -14,8 +14,9 @@ mod types;
 pub use admit::{Wanted, problem, problems};
 pub use signatures::SIGNATURES;
 
-use crate::cause::{self, Cause};
+use crate::cause::Cause;
 use crate::eval::{Failure, Identity, Scope, Value as Cel};
+use crate::go_text;
 use serde_json::Value;
 use shape::{Kind, Node, Rule};
 use std::fmt;
@@ -158,7 +159,7 @@ impl Rule {
         // A part that is no single value is not shown.
         let shown = match value {
             Value::Object(_) | Value::Array(_) => String::new(),
-            single => format!("{}: ", cause::brief(single)),
+            single => format!("{}: ", go_text::shown(single)),
         };
         match self.reason.as_str() {
             "FieldValueRequired" => Cause::required(at, &message),

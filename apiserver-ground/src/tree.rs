@@ -11,18 +11,57 @@ use std::fmt;
 
 /// Parses JSON; also returns the paths of duplicate keys.
 pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let found = RefCell::new(Vec::new());
+    let found = RefCell::new(Found::default());
     let mut de = serde_json::Deserializer::from_slice(bytes);
     let value = Seed(&found).deserialize(&mut de)?;
     de.end()?;
-    Ok((value, found.into_inner()))
+    let paths = found.into_inner().paths;
+    Ok((value, paths.into_iter().map(joined).collect()))
 }
 
 /// Most duplicate keys in a message, so that a hostile body cannot make it arbitrarily long.
 const NAMED: usize = 100;
+/// Bytes that the paths of duplicate keys may take together. Beyond it, one of them is named.
+const NAMED_BYTES: usize = 1 << 20;
 
-/// Collects the paths of duplicate keys; each level prefixes its own key.
-struct Seed<'a>(&'a RefCell<Vec<String>>);
+/// Paths of duplicate keys, each from its end to its start. A path is built only where there is one.
+#[derive(Default)]
+struct Found {
+    paths: Vec<Vec<String>>,
+    bytes: usize,
+}
+
+impl Found {
+    /// The paths that were found since there were `before` begin with this element.
+    fn below(&mut self, before: usize, element: impl FnOnce() -> String) {
+        if self.paths.len() <= before {
+            return;
+        }
+        let element = element();
+        self.bytes += element.len() * (self.paths.len() - before);
+        if self.bytes > NAMED_BYTES {
+            self.paths.truncate(before + 1);
+        }
+        for path in self.paths.iter_mut().skip(before) {
+            path.push(element.clone());
+        }
+    }
+
+    fn add(&mut self, key: &str) {
+        if self.paths.len() < NAMED && self.bytes <= NAMED_BYTES {
+            self.bytes += key.len();
+            self.paths.push(vec![format!(".{key}")]);
+        }
+    }
+}
+
+fn joined(path: Vec<String>) -> String {
+    let text: String = path.into_iter().rev().collect();
+    text.strip_prefix('.').map(str::to_owned).unwrap_or(text)
+}
+
+/// Collects the paths of duplicate keys; each level prefixes its own element.
+struct Seed<'a>(&'a RefCell<Found>);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
@@ -62,7 +101,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(v) = seq.next_element_seed(Seed(self.0))? {
+        loop {
+            let before = self.0.borrow().paths.len();
+            let Some(v) = seq.next_element_seed(Seed(self.0))? else { break };
+            self.0.borrow_mut().below(before, || format!("[{}]", out.len()));
             out.push(v);
         }
         Ok(Value::Array(out))
@@ -70,20 +112,15 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let before = self.0.borrow().len();
+            let before = self.0.borrow().paths.len();
             let value = map.next_value_seed(Seed(self.0)).map_err(A::Error::custom)?;
-            for below in self.0.borrow_mut().iter_mut().skip(before) {
-                *below = format!("{key}.{below}");
-            }
+            self.0.borrow_mut().below(before, || format!(".{key}"));
             match out.entry(key) {
                 Entry::Vacant(place) => {
                     place.insert(value);
                 }
                 Entry::Occupied(mut place) => {
-                    let mut found = self.0.borrow_mut();
-                    if found.len() < NAMED {
-                        found.push(place.key().clone());
-                    }
+                    self.0.borrow_mut().add(place.key());
                     place.insert(value);
                 }
             }
@@ -177,9 +214,21 @@ mod tests {
     fn reports_duplicates_and_keeps_numbers() {
         let (v, dup) = super::parse(br#"{"a":{"b":1,"b":2},"n":9007199254740993,"f":1.5}"#).unwrap();
         assert_eq!(dup, ["a.b"]);
+        let (_, dup) = super::parse(br#"{"l":[1,{"x":{"y":1,"y":2}},[{"z":1,"z":2}]]}"#).unwrap();
+        assert_eq!(dup, ["l[1].x.y", "l[2][0].z"]);
         assert_eq!(v["n"].to_string(), "9007199254740993");
         assert!(super::parse(b"{} x").is_err());
         let deep = "[".repeat(5000);
         assert!(super::parse(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn paths_of_a_hostile_body_are_bounded() {
+        let twice = "\"b\":1,\"b\":2,".repeat(50) + "\"c\":1";
+        let long = "a".repeat(super::NAMED_BYTES / 4);
+        let (_, dup) = super::parse(format!("{{\"{long}\":{{\"{long}\":{{{twice}}}}}}}").as_bytes()).unwrap();
+        assert_eq!(dup, [format!("{long}.{long}.b")], "of many long paths one is named");
+        let (_, dup) = super::parse(format!("{{{twice}}}").as_bytes()).unwrap();
+        assert_eq!(dup.len(), 99, "each key after the first");
     }
 }

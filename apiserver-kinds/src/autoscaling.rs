@@ -2,6 +2,7 @@
 //!
 //! Inputs: decoded objects in version v2, defaults applied. Source: the validation of Kubernetes 1.36.
 
+use super::core_v1;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;
@@ -187,7 +188,7 @@ fn source(source: &At, field: &str, version: Version) {
     };
     match field {
         _ if name.text().is_empty() => name.required(missing),
-        "containerResource" => name.qualified(),
+        "containerResource" => core_v1::resource_name(&name, name.text(), true),
         "resource" => {}
         _ => name.name(NameRule::Path),
     }

@@ -13,39 +13,39 @@ use serde_json::{Value, json};
 mod bounds;
 mod events;
 
-pub use bounds::{limit_range, resource_name, resource_quota};
+pub use bounds::{limit_range, quantity_value, resource_name, resource_quota};
 pub use events::event;
 
 /// Most bytes of the values of a ConfigMap or Secret.
 const MOST_BYTES: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
+/// Most bytes of the name of a feature.
+const LONGEST_NAME: usize = 253;
 const REDACTED: &str = "<secret contents redacted>";
 
-fn keys(map: &At) {
-    for (key, entry) in map.entries() {
-        if let Some(why) = validate::config_key(key) {
-            entry.note(Cause::invalid(entry.path(), &json!(key), why));
-        }
+fn check_key(key: &str, entry: &At) {
+    if let Some(why) = validate::config_key(key) {
+        entry.note(Cause::invalid(entry.path(), &json!(key), why));
     }
 }
 
 /// Checks a ConfigMap.
 pub fn config_map(new: &At, old: Option<&At>) {
+    frozen(new, old, &["data", "binaryData"]);
     let (data, binary) = (new.at("data"), new.at("binaryData"));
-    keys(&data);
-    keys(&binary);
     for (key, entry) in data.entries() {
+        check_key(key, &entry);
         if binary.value().get(key).is_some() {
             entry.note(Cause::invalid(entry.path(), &json!(key), "duplicate of key present in binaryData"));
         }
     }
+    binary.entries().for_each(|(key, entry)| check_key(key, &entry));
     let text: usize = data.entries().map(|(_, v)| v.text().len()).sum();
     let bytes: usize = binary.entries().map(|(_, v)| decoded_length(v.text())).sum();
     if text + bytes > MOST_BYTES {
         let why = format!("Too long: may not be more than {MOST_BYTES} bytes");
         new.note(Cause::new("FieldValueTooLong", "[]", why));
     }
-    frozen(new, old, &["data", "binaryData"]);
 }
 
 fn decoded_length(text: &str) -> usize {
@@ -66,8 +66,12 @@ fn frozen(new: &At, old: Option<&At>, fields: &[&str]) {
 
 /// Checks a Secret.
 pub fn secret(new: &At, old: Option<&At>) {
+    if let Some(old) = old {
+        new.at("type").same_as(&old.at("type"));
+    }
+    frozen(new, old, &["data"]);
     let data = new.at("data");
-    keys(&data);
+    data.entries().for_each(|(key, entry)| check_key(key, &entry));
     let bytes: usize = data.entries().map(|(_, v)| decoded_length(v.text())).sum();
     if bytes > MOST_BYTES {
         data.too_long(MOST_BYTES);
@@ -96,8 +100,9 @@ pub fn secret(new: &At, old: Option<&At>) {
                 need("password");
             }
         }
-        "kubernetes.io/ssh-auth" => {
-            need("ssh-privatekey");
+        // This one is nothing without content.
+        "kubernetes.io/ssh-auth" if data.key("ssh-privatekey").is_empty() => {
+            data.key("ssh-privatekey").required("");
         }
         "kubernetes.io/tls" => {
             need("tls.crt");
@@ -105,11 +110,6 @@ pub fn secret(new: &At, old: Option<&At>) {
         }
         _ => {}
     }
-    if let Some(old) = old {
-        let kind = new.at("type");
-        kind.same_as(&old.at("type"));
-    }
-    frozen(new, old, &["data"]);
 }
 
 fn document(data: &At, key: &str, there: bool) {
@@ -162,39 +162,88 @@ pub fn namespace(new: &At, subresource: &str) {
 }
 
 /// Checks a Node.
-pub fn node(new: &At, old: Option<&At>) {
-    let spec = new.at("spec");
-    // A node's taints are told at a place where they are not.
-    placing::taints(&new.at("metadata").beside("taints", spec.value().get("taints")));
+pub fn node(new: &At, old: Option<&At>, subresource: &str) {
+    // What a node says of itself has no ranges to be looked at.
+    if subresource != "status" {
+        node_taints(new);
+        node_amounts(new);
+        declared_features(&new.at("status.declaredFeatures"));
+        pod_ranges(&new.at("spec.podCIDRs"));
+    }
+    if let Some(old) = old {
+        changed_node(new, old);
+    }
+}
+
+/// A node's taints are told at a place where they are not.
+fn node_taints(new: &At) {
+    placing::taints(&new.at("metadata").beside("taints", new.value().pointer("/spec/taints")));
+}
+
+/// What a node has, told by paths in which the names are fields.
+fn node_amounts(new: &At) {
+    for part in ["status.capacity", "status.allocatable"] {
+        for (name, amount) in new.at(part).entries() {
+            let place = format!("{part}.{name}");
+            bounds::quantity_value(&new.beside(&place, Some(amount.value())), name);
+        }
+    }
+}
+
+fn changed_node(new: &At, old: &At) {
+    node_amounts(new);
+    declared_features(&new.at("status.declaredFeatures"));
     let (addresses, mut seen) = (new.at("status.addresses"), std::collections::BTreeSet::new());
     for address in addresses.items() {
-        if !seen.insert((address.at("type").text(), address.at("address").text())) {
-            address.duplicate();
+        let (kind, text) = (address.at("type").text(), address.at("address").text());
+        if !seen.insert((kind, text)) {
+            // In the form of the server's own type.
+            let shown = format!("{{\"Type\":{},\"Address\":{}}}", json!(kind), json!(text));
+            address.note(Cause::new(
+                "FieldValueDuplicate",
+                address.path(),
+                format!("Duplicate value: {shown}"),
+            ));
         }
     }
-    for part in ["status.capacity", "status.allocatable"] {
-        let amounts = new.at(part);
-        for (name, amount) in amounts.entries() {
-            amount.quantity();
-            if !validate::is_qualified(name) {
-                amount.note(Cause::invalid(amount.path(), &json!(name), validate::QUALIFIED));
-            }
-        }
-    }
-    pod_ranges(&spec.at("podCIDRs"));
-    let Some(old) = old else { return };
-    let before = old.at("spec");
-    if !before.at("podCIDRs").is_empty() && !same(spec.at("podCIDRs").value(), before.at("podCIDRs").value())
-    {
-        spec.at("podCIDRs").forbidden("node updates may not change podCIDR except from \"\" to valid");
+    let (spec, before) = (new.at("spec"), old.at("spec"));
+    let (ranges, had) = (spec.at("podCIDRs"), before.at("podCIDRs"));
+    if !had.is_empty() && !same(ranges.value(), had.value()) {
+        ranges.forbidden("node updates may not change podCIDR except from \"\" to valid");
     }
     let provider = before.at("providerID");
     if !provider.text().is_empty() && spec.at("providerID").text() != provider.text() {
         spec.at("providerID").forbidden("node updates may not change providerID except from \"\" to valid");
     }
-    let source = spec.at("configSource");
-    if source.is_set() {
-        source.forbidden("configSource is not allowed");
+    node_taints(new);
+    if spec.at("externalID").text() != before.at("externalID").text() {
+        spec.at("externalID").forbidden("may not be updated");
+    }
+}
+
+const FEATURE: &str = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
+
+/// Features that a node says it has, each once, in the order of the alphabet.
+fn declared_features(list: &At) {
+    let mut last: Option<&str> = None;
+    for feature in list.items() {
+        let text = feature.text();
+        match last {
+            Some(last) if last == text => feature.duplicate(),
+            Some(last) if last > text => feature.invalid("list must be sorted alphabetically"),
+            _ => {}
+        }
+        last = Some(text);
+        let word = |part: &str| {
+            part.starts_with(|c: char| c.is_ascii_alphabetic())
+                && part.bytes().all(|b| b.is_ascii_alphanumeric())
+        };
+        if text.len() > LONGEST_NAME {
+            let why = format!("must be no more than {LONGEST_NAME} characters");
+            feature.invalid(&format!("invalid feature name {text:?}: {why}"));
+        } else if !text.starts_with(|c: char| c.is_ascii_uppercase()) || !text.split('/').all(word) {
+            feature.invalid(&format!("invalid feature name {text:?}: {FEATURE}"));
+        }
     }
 }
 

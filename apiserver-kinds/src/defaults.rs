@@ -33,6 +33,12 @@ fn default(resource: &Resource, value: &mut Value) {
             load_balancer(value);
         }
         ("", "secrets") => secret(tree::object(value)),
+        ("", "serviceaccounts") => {
+            // Of the secrets of an account only the names mean something.
+            for secret in items(tree::object(value), "secrets") {
+                secret.retain(|key, _| key == "name");
+            }
+        }
         ("", "namespaces") => {
             let name = tree::meta_text(value, "name").to_string();
             let labels = tree::object(tree::meta(value).entry("labels").or_insert_with(|| json!({})));
@@ -60,18 +66,21 @@ fn default(resource: &Resource, value: &mut Value) {
             }
         }
         ("", "nodes") => {
-            // The older field and the newer list say the same.
+            // The older field and the newer list say the same; where they differ, the field counts.
             let spec = tree::child(value, "spec");
-            if let Some(range) =
-                spec.get("podCIDR").cloned().filter(|r| r.as_str().is_some_and(|r| !r.is_empty()))
-            {
-                default_to(spec, "podCIDRs", json!([range]));
-            } else if let Some(first) = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned() {
+            spec.remove("configSource");
+            let first = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned();
+            if let Some(range) = spec.get("podCIDR").cloned().filter(|range| !canonical::is_zero(range)) {
+                if first.as_ref() != Some(&range) {
+                    spec.insert("podCIDRs".into(), json!([range]));
+                }
+            } else if let Some(first) = first {
                 spec.insert("podCIDR".into(), first);
             }
-            let capacity = tree::at(value, &["status", "capacity"]).cloned();
-            if let Some(capacity) = capacity {
-                default_to(tree::child(value, "status"), "allocatable", capacity);
+            let status = tree::child(value, "status");
+            status.remove("config");
+            if let Some(capacity) = status.get("capacity").cloned() {
+                default_to(status, "allocatable", capacity);
             }
         }
         _ if workload_defaults::apply(resource, value) => {}
@@ -146,6 +155,10 @@ fn other(resource: &Resource, value: &mut Value) {
                 default_to(port, "protocol", "TCP");
                 default_to(port, "name", "");
             }
+            // Of an earlier version; this one takes it from nobody.
+            for endpoint in items(tree::object(value), "endpoints") {
+                endpoint.remove("deprecatedTopology");
+            }
         }
         ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
         ("flowcontrol.apiserver.k8s.io", plural) => flow::defaults(plural, value),
@@ -171,8 +184,16 @@ pub fn new_namespace(value: &mut Value) {
     default_to(tree::child(value, "status"), "phase", "Active");
 }
 
-/// The older and the newer way to say where a claim's content comes from say the same.
+/// The older and the newer way to say where a claim's content comes from say the same. By the older one alone it can only
+/// come from a claim or a snapshot; anything else has always been ignored.
 fn data_source(spec: &mut Obj) {
+    let known = |source: &Value| {
+        let (group, kind) = (tree::text(source, &["apiGroup"]), tree::text(source, &["kind"]));
+        matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    };
+    if !spec.contains_key("dataSourceRef") && spec.get("dataSource").is_some_and(|source| !known(source)) {
+        spec.remove("dataSource");
+    }
     let in_namespace = |v: &Value| v.get("namespace").is_none();
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => {
@@ -204,9 +225,10 @@ fn service(spec: &mut Obj) {
     default_to(spec, "sessionAffinity", "None");
     for port in items(spec, "ports") {
         default_to(port, "protocol", "TCP");
-        if let Some(p) = port.get("port").cloned() {
-            default_to(port, "targetPort", p);
-        }
+        // Neither zero nor an empty name is a port of pods.
+        port.retain(|key, target| key != "targetPort" || !canonical::is_zero(target));
+        let number = port.get("port").cloned().unwrap_or_else(|| json!(0));
+        default_to(port, "targetPort", number);
     }
     if spec.get("sessionAffinity") == Some(&json!("ClientIP")) {
         default_to(inner(inner(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", 10_800);
@@ -217,8 +239,9 @@ fn service(spec: &mut Obj) {
         return;
     }
     let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default();
-    let (outside, balanced) = (matches!(kind, "NodePort" | "LoadBalancer"), kind == "LoadBalancer");
-    if outside {
+    let (open, balanced) = (matches!(kind, "NodePort" | "LoadBalancer"), kind == "LoadBalancer");
+    let known = kind == "ClusterIP" && spec.get("externalIPs").is_some_and(|ips| !canonical::is_zero(ips));
+    if open || known {
         default_to(spec, "externalTrafficPolicy", "Cluster");
     }
     if balanced {

@@ -23,6 +23,7 @@ pub mod scale;
 pub mod services;
 pub mod signing;
 mod storage;
+mod volume;
 mod workload;
 mod workload_defaults;
 
@@ -93,13 +94,13 @@ fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
         ("", "configmaps") => core_v1::config_map(new, old),
         ("", "secrets") => core_v1::secret(new, old),
         ("", "namespaces") => core_v1::namespace(new, subresource),
-        ("", "nodes") => core_v1::node(new, old),
+        ("", "nodes") => core_v1::node(new, old, subresource),
         ("", "limitranges") => core_v1::limit_range(new),
         ("", "resourcequotas") => core_v1::resource_quota(new, old, subresource),
         (group, "events") => core_v1::event(new, old, !group.is_empty()),
         ("", "services") => network::service(new, old, subresource),
         ("", "endpoints") => network::endpoints(new, old),
-        ("", "persistentvolumes") => claim::volume(new, old),
+        ("", "persistentvolumes") => volume::volume(new, old, subresource),
         ("", "persistentvolumeclaims") => claim::claim(new, old, subresource),
         (group, _) => other_kind(group, r, new, old, subresource),
     }

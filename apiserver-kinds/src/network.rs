@@ -15,6 +15,7 @@ mod service;
 
 pub use endpoints::{endpoint_slice, endpoints};
 pub use ingress::{ingress, ingress_class};
+pub(crate) use service::cluster_ips;
 pub use service::service;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -90,10 +91,15 @@ fn check_cidr(at: &At, before: &[&str]) {
 
 /// Where a balancer takes traffic in: an address, a name, or both.
 fn check_point(point: &At, before: &[&str]) {
-    let (ip, host) = (point.at("ip"), point.at("hostname"));
+    let ip = point.at("ip");
     if !ip.text().is_empty() {
         check_ip(&ip, before);
     }
+    check_host(&point.at("hostname"));
+}
+
+/// The name of a balancer, if it has one.
+fn check_host(host: &At) {
     host.name(NameRule::Subdomain);
     if sloppy(host.text()).is_some() {
         host.invalid("must be a DNS name, not an IP address");
@@ -189,21 +195,22 @@ pub fn network_policy(new: &At, old: Option<&At>) {
 fn policy_port(at: &At) {
     at.at("protocol").one_of(&["TCP", "UDP", "SCTP"]);
     let (port, end) = (at.at("port"), at.at("endPort"));
-    if port.is_set() {
-        port.port_or_name();
-    }
-    if !end.is_set() {
-        return;
+    if port.number().is_some() {
+        port.port();
     }
     match port.number() {
+        None if !end.is_set() => {}
         None if port.is_set() => end.invalid("may not be specified when `port` is non-numeric"),
         None => end.invalid("may not be specified when `port` is not specified"),
         Some(first) => {
-            if end.number().unwrap_or(0) < first {
+            if end.number().is_some_and(|end| end < first) {
                 port.invalid_as(end.path(), "must be greater than or equal to `port`");
             }
             end.port();
         }
+    }
+    if port.number().is_none() && port.is_set() {
+        port.port_or_name();
     }
 }
 

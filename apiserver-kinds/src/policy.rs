@@ -5,7 +5,7 @@
 use super::{conditions, core_v1};
 use fleet_apiserver_pods::placing;
 use fleet_apiserver_schema::error::Cause;
-use fleet_apiserver_schema::field::At;
+use fleet_apiserver_schema::field::{At, Causes};
 use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
@@ -62,7 +62,7 @@ pub fn runtime_class(new: &At, old: Option<&At>) {
     let amounts = overhead.beside("limits", overhead.value().get("podFixed"));
     for (name, amount) in amounts.entries() {
         core_v1::resource_name(&amount, name, true);
-        amount.quantity();
+        core_v1::quantity_value(&amount, name);
     }
     new.at("scheduling.nodeSelector").labels();
     let tolerations = new.at("scheduling.tolerations");
@@ -124,7 +124,16 @@ pub fn role(new: &At, namespaced: bool) {
         if selectors.is_empty() {
             selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil");
         }
-        selectors.items().for_each(|s| s.label_selector());
+        for selector in selectors.items() {
+            let found = Causes::default();
+            At::root(selector.value(), &found).label_selector();
+            let wrong = !found.into_inner().is_empty();
+            selector.label_selector();
+            if wrong {
+                // Nothing of it is shown.
+                selector.note(Cause::invalid(selector.path(), &Value::Null, "invalid label selector."));
+            }
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
+use super::volume::{self, Place};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same, same_but};
-use fleet_apiserver_schema::validate::{self, NameRule};
-use fleet_resources::quantity;
-use std::collections::BTreeSet;
+use fleet_apiserver_schema::names;
+use fleet_apiserver_schema::validate::NameRule;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn provisioner(at: &At) {
     if at.text().is_empty() {
@@ -25,23 +26,34 @@ pub fn class(new: &At, old: Option<&At>) {
     new.at("reclaimPolicy").one_of(&["Delete", "Retain"]);
     let binding = new.at("volumeBindingMode");
     binding.need_one_of(&["Immediate", "WaitForFirstConsumer"]);
-    for term in new.at("allowedTopologies").items() {
-        for e in term.at("matchLabelExpressions").items() {
-            let values = e.at("values");
-            if values.is_empty() {
-                values.required("");
-            }
-            e.at("key").qualified();
-        }
-    }
+    topologies(&new.at("allowedTopologies"));
     let Some(old) = old else { return };
-    for field in ["parameters", "provisioner", "reclaimPolicy"] {
-        let now = new.at(field);
-        if !same(now.value(), old.at(field).value()) {
-            now.invalid("field is immutable");
-        }
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        new.at(field).same_as(&old.at(field));
     }
-    binding.same_as(&old.at("volumeBindingMode"));
+}
+
+/// Where volumes of a class may lie: no two terms say the same.
+fn topologies(terms: &At) {
+    let mut before: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    for term in terms.items() {
+        let (list, mut term_says) = (term.at("matchLabelExpressions"), BTreeMap::new());
+        for e in list.items() {
+            let (key, values, mut seen) = (e.at("key"), e.at("values"), BTreeSet::new());
+            values.need();
+            for value in values.items().filter(|value| !seen.insert(value.text())) {
+                value.duplicate();
+            }
+            key.qualified();
+            if term_says.insert(key.text(), seen).is_some() {
+                key.duplicate();
+            }
+        }
+        for _ in before.iter().filter(|earlier| **earlier == term_says) {
+            list.note(Cause::new("FieldValueDuplicate", list.path(), "Duplicate value: \"\""));
+        }
+        before.push(term_says);
+    }
 }
 
 /// Most parameters of a class, and most bytes of them.
@@ -51,11 +63,12 @@ const MOST_BYTES: usize = 256 * 1024;
 fn parameter_map(at: &At) {
     if at.len() > MOST_PARAMETERS {
         at.too_long(MOST_PARAMETERS);
+        return;
     }
     let mut size = 0;
     for (key, value) in at.entries() {
         if key.is_empty() {
-            value.invalid("field can not be empty.");
+            at.tell(key, &["field can not be empty."]);
         }
         size += key.len() + value.text().len();
     }
@@ -66,19 +79,17 @@ fn parameter_map(at: &At) {
 
 /// Checks a VolumeAttributesClass.
 pub fn attributes_class(new: &At, old: Option<&At>) {
-    let driver = new.at("driverName");
-    provisioner(&driver);
-    let parameters = new.at("parameters");
-    if parameters.is_empty() {
-        parameters.required("must contain at least one key/value pair");
-    }
-    parameter_map(&parameters);
-    let Some(old) = old else { return };
     for field in ["driverName", "parameters"] {
         let now = new.at(field);
-        if !same(now.value(), old.at(field).value()) {
+        if old.is_some_and(|old| !same(now.value(), old.at(field).value())) {
             now.forbidden(&format!("updates to {field} are forbidden."));
         }
+    }
+    provisioner(&new.at("driverName"));
+    let parameters = new.at("parameters");
+    parameter_map(&parameters);
+    if parameters.is_empty() {
+        parameters.required("must contain at least one key/value pair");
     }
 }
 
@@ -90,6 +101,8 @@ const LEAST_COUNT_PERIOD_S: i64 = 10;
 /// Checks a CSIDriver.
 pub fn driver(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
+    spec.at("fsGroupPolicy").one_of(&["File", "None", "ReadWriteOnceWithFSType"]);
+    token_requests(&spec.at("tokenRequests"));
     let modes = spec.at("volumeLifecycleModes");
     for mode in modes.items().filter(|mode| !matches!(mode.text(), "Persistent" | "Ephemeral")) {
         // The list is blamed, not the item.
@@ -97,11 +110,13 @@ pub fn driver(new: &At, old: Option<&At>) {
             format!("Unsupported value: {:?}: supported values: \"Persistent\", \"Ephemeral\"", mode.text());
         modes.note(Cause::new("FieldValueNotSupported", modes.path(), why));
     }
-    spec.at("fsGroupPolicy").one_of(&["File", "None", "ReadWriteOnceWithFSType"]);
-    token_requests(&spec);
     let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
     if period.number().is_some_and(|n| n < LEAST_COUNT_PERIOD_S) {
         period.invalid("must be greater than or equal to 10 seconds");
+    }
+    let secret = spec.at("serviceAccountTokenInSecrets");
+    if secret.is_set() && spec.at("tokenRequests").is_empty() {
+        secret.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified");
     }
     if let Some(old) = old {
         let before = old.at("spec");
@@ -111,8 +126,8 @@ pub fn driver(new: &At, old: Option<&At>) {
     }
 }
 
-fn token_requests(spec: &At) {
-    let (requests, mut audiences) = (spec.at("tokenRequests"), BTreeSet::new());
+fn token_requests(requests: &At) {
+    let mut audiences = BTreeSet::new();
     for request in requests.items() {
         let (audience, life) = (request.at("audience"), request.at("expirationSeconds"));
         if !audiences.insert(audience.text()) {
@@ -129,10 +144,6 @@ fn token_requests(spec: &At) {
             _ => {}
         }
     }
-    let secret = spec.at("serviceAccountTokenInSecrets");
-    if secret.is_set() && requests.is_empty() {
-        secret.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified");
-    }
 }
 
 /// The name of a driver, which may have capital letters.
@@ -144,9 +155,7 @@ pub fn driver_name(name: &At) {
     if name.text().len() > 63 {
         name.too_long(63);
     }
-    if let Some(why) = validate::name(NameRule::Subdomain, &name.text().to_lowercase()) {
-        name.invalid(&why);
-    }
+    name.tell(name.text(), &names::subdomain(&name.text().to_lowercase()));
 }
 
 /// Most bytes of the name that a driver has for a node.
@@ -154,16 +163,19 @@ const MOST_NODE_ID: usize = 256;
 
 /// Checks a CSINode.
 pub fn node(new: &At, old: Option<&At>) {
-    let drivers = new.at("spec.drivers");
-    drivers.unique("name");
+    let (drivers, mut seen) = (new.at("spec.drivers"), BTreeSet::new());
     for driver in drivers.items() {
-        driver_name(&driver.at("name"));
+        let name = driver.at("name");
+        driver_name(&name);
         let id = driver.at("nodeID");
         id.need();
         if id.text().len() > MOST_NODE_ID {
             id.invalid(&format!("must be {MOST_NODE_ID} characters or less"));
         }
         driver.at("allocatable.count").non_negative();
+        if !seen.insert(name.text()) {
+            name.duplicate();
+        }
         // The driver is blamed for its keys.
         let mut keys = BTreeSet::new();
         for key in driver.at("topologyKeys").items() {
@@ -198,15 +210,10 @@ pub fn node(new: &At, old: Option<&At>) {
 
 /// Checks a CSIStorageCapacity.
 pub fn capacity(new: &At, old: Option<&At>) {
+    new.at("nodeTopology").label_selector();
     // Also an empty one is no name, and not one that lacks.
     new.at("storageClassName").any_name(NameRule::Subdomain);
-    new.at("nodeTopology").label_selector();
-    for field in ["capacity", "maximumVolumeSize"] {
-        let amount = new.at(field);
-        if quantity::parse("storage", amount.text()).is_ok_and(|n| n < 0) {
-            amount.invalid("must be greater than or equal to 0");
-        }
-    }
+    new.at("capacity").quantity();
     if let Some(old) = old {
         for field in ["nodeTopology", "storageClassName"] {
             new.at(field).same_as(&old.at(field));
@@ -219,25 +226,50 @@ pub fn attachment(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
     driver_name(&spec.at("attacher"));
     let source = spec.at("source");
-    let (volume, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
-    match (volume.is_set(), inline.is_set()) {
+    let (named, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
+    match (named.is_set(), inline.is_set()) {
         (true, true) => {
             source.forbidden("must specify exactly one of inlineVolumeSpec and persistentVolumeName")
         }
         (false, false) => {
             source.required("must specify exactly one of inlineVolumeSpec and persistentVolumeName")
         }
-        (true, false) if volume.is_empty() => {
-            volume.required("must specify non empty persistentVolumeName");
+        (true, false) if named.is_empty() => {
+            named.required("must specify non empty persistentVolumeName");
         }
-        _ => {}
+        (true, false) => {}
+        (false, true) => volume::check_spec(&inline, Place::Inline),
     }
     let node = spec.at("nodeName");
     // An empty name is a wrong one here, not a missing one.
-    if let Some(why) = validate::name(NameRule::Subdomain, node.text()) {
-        node.invalid(&why);
+    node.tell(node.text(), &names::subdomain(node.text()));
+    attachment_status(&new.at("status"));
+    if named.is_set() {
+        named.any_name(NameRule::Subdomain);
     }
     if let Some(old) = old {
         spec.same_as(&old.at("spec"));
+    }
+}
+
+/// Most bytes of what is told about an attachment, and of why it failed.
+const MOST_METADATA: usize = 256 * 1024;
+const MOST_MESSAGE: usize = 1024;
+
+fn attachment_status(status: &At) {
+    let notes = status.at("attachmentMetadata");
+    if notes.entries().map(|(key, value)| key.len() + value.text().len()).sum::<usize>() > MOST_METADATA {
+        notes.too_long(MOST_METADATA);
+    }
+    for field in ["attachError", "detachError"] {
+        let error = status.at(field);
+        let (message, code) = (error.at("message"), error.at("errorCode"));
+        if message.text().len() > MOST_MESSAGE {
+            // The limit that is told is that of the metadata.
+            message.too_long(MOST_METADATA);
+        }
+        if code.number().is_some_and(|n| n < 0) {
+            code.invalid(&format!("must be between 0 and {}, inclusive", i32::MAX));
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! OpenAPI v3 and v2: what kubectl needs to validate and to explain.
+//! OpenAPI v3 and v2: what kubectl needs to validate and to explain; and objects in protobuf.
 //!
 //! Inputs: the registry and the schemas. Absent on purpose: descriptions of built-in kinds.
 
 mod etag;
+pub mod objects;
 mod protobuf;
 mod v2;
 

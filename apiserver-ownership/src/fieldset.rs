@@ -62,60 +62,80 @@ pub fn union(a: &mut Set, b: &Set) -> bool {
     changed
 }
 
-/// Removes the paths of `b` from `a`; true when `a` changed.
+/// Removes the paths of `b` from `a`; true when `a` changed. It costs no more than the smaller of the two: one change is taken from
+/// many sets.
 pub fn subtract(a: &mut Set, b: &Set) -> bool {
     let mut changed = false;
-    for (key, bv) in b {
-        let Some(bm) = node(bv) else { continue };
-        if key == "." {
-            changed |= a.remove(".").is_some();
-            continue;
+    if a.len() < b.len() {
+        let keys: Vec<String> = a.keys().filter(|key| b.contains_key(*key)).cloned().collect();
+        for key in keys {
+            changed |= b.get(&key).is_some_and(|bv| take(a, &key, bv));
         }
-        let Some(Value::Object(am)) = a.get_mut(key) else { continue };
-        let gone = if am.is_empty() {
-            owned(bm)
-        } else {
-            if bm.is_empty() {
-                changed |= am.remove(".").is_some();
-            } else {
-                changed |= subtract(am, bm);
-            }
-            am.is_empty()
-        };
-        if gone {
-            a.remove(key);
-            changed = true;
-        } else if let Some(v) = a.get_mut(key) {
-            tidy(v);
+    } else {
+        for (key, bv) in b {
+            changed |= take(a, key, bv);
         }
     }
     changed
 }
 
-/// Calls `f` with each path that is in both sets: at each level first what is there itself, then what is below.
-pub fn common(a: &Set, b: &Set, path: &mut String, f: &mut dyn FnMut(&str)) {
-    let shared = |key: &str, bv: &Value| -> bool {
-        let (Some(am), Some(bm)) = (a.get(key).and_then(node), node(bv)) else { return false };
-        owned(am) && owned(bm)
-    };
-    for (key, bv) in b {
-        if key != "." && shared(key, bv) {
-            let length = path.len();
-            push(path, key);
-            f(path);
-            path.truncate(length);
-        }
+/// Removes what is at one element.
+fn take(a: &mut Set, key: &str, bv: &Value) -> bool {
+    let Some(bm) = node(bv) else { return false };
+    if key == "." {
+        return a.remove(".").is_some();
     }
-    for (key, bv) in b {
-        if key == "." {
-            continue;
+    let Some(Value::Object(am)) = a.get_mut(key) else { return false };
+    let mut changed = false;
+    let gone = if am.is_empty() {
+        owned(bm)
+    } else {
+        if bm.is_empty() {
+            changed |= am.remove(".").is_some();
+        } else {
+            changed |= subtract(am, bm);
         }
-        let (Some(am), Some(bm)) = (a.get(key).and_then(node), node(bv)) else { continue };
+        am.is_empty()
+    };
+    if gone {
+        a.remove(key);
+        changed = true;
+    } else if let Some(v) = a.get_mut(key) {
+        tidy(v);
+    }
+    changed
+}
+
+/// Calls `f` with each path that is in both sets: at each level first what is there itself, then what is below. It costs no
+/// more than the smaller of the two.
+pub fn common(a: &Set, b: &Set, path: &mut String, f: &mut dyn FnMut(&str)) {
+    let both = in_both(a, b);
+    for (key, _, _) in both.iter().filter(|(_, am, bm)| owned(am) && owned(bm)) {
+        let length = path.len();
+        push(path, key);
+        f(path);
+        path.truncate(length);
+    }
+    for (key, am, bm) in both {
         let length = path.len();
         push(path, key);
         common(am, bm, path, f);
         path.truncate(length);
     }
+}
+
+/// The elements below which both sets have something, in order.
+fn in_both<'s>(a: &'s Set, b: &'s Set) -> Vec<(&'s str, &'s Set, &'s Set)> {
+    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let mut found = Vec::new();
+    for (key, one) in few {
+        if key != "."
+            && let (Some(one), Some(other)) = (node(one), many.get(key).and_then(node))
+        {
+            found.push((key.as_str(), one, other));
+        }
+    }
+    found
 }
 
 /// One path element the way messages show it.
@@ -385,6 +405,23 @@ mod tests {
         assert!(!union(&mut a, &set(json!({"f:a": {}}))));
         assert!(subtract(&mut a, &set(json!({"f:b": {"f:c": {}, "f:d": {}}, "f:a": {}}))));
         assert_eq!(Value::Object(a), json!({"f:e": {}}));
+    }
+
+    #[test]
+    fn what_two_sets_have_in_common_is_the_same_either_way() {
+        let large = set(json!({"f:a": {}, "f:b": {".": {}, "f:c": {}, "f:d": {}}, "f:e": {}, "f:x": {}}));
+        let small = set(json!({"f:b": {".": {}, "f:c": {}}, "f:e": {"f:y": {}}, "f:z": {}}));
+        let paths = |a: &Set, b: &Set| {
+            let mut found = Vec::new();
+            common(a, b, &mut String::new(), &mut |path| found.push(path.to_string()));
+            found
+        };
+        assert_eq!(paths(&large, &small), [".b", ".b.c"]);
+        assert_eq!(paths(&small, &large), [".b", ".b.c"]);
+        let (mut less, mut few) = (large.clone(), small.clone());
+        assert!(subtract(&mut less, &small) && subtract(&mut few, &large));
+        assert_eq!(Value::Object(less), json!({"f:a": {}, "f:b": {"f:d": {}}, "f:e": {}, "f:x": {}}));
+        assert_eq!(Value::Object(few), json!({"f:e": {"f:y": {}}, "f:z": {}}));
     }
 
     #[test]

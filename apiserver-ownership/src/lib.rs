@@ -5,4 +5,5 @@
 
 pub mod fieldset;
 pub mod merge;
+pub mod sent;
 pub mod typed;

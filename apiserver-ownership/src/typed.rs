@@ -5,21 +5,25 @@
 //! as Go does. Absent on purpose: the merge itself (see `merge`), and rules of values (see `validate`).
 
 use crate::fieldset;
-use fleet_apiserver_schema::patch::go_text;
-use fleet_apiserver_schema::{ListKind, MICRO_TIME, Schema, Type};
+use fleet_apiserver_schema::{ListKind, MICRO_TIME, Schema, Type, go_text};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+
+/// Bytes of problems that are told; after them, no more are looked for. Paths may be long, and have much in common.
+const MOST_BYTES: usize = 1 << 20;
 
 struct Walk {
     /// Of built-in kinds; times of custom resources are plain strings.
     builtin: bool,
     path: String,
     found: Vec<String>,
+    /// Of all that was found.
+    bytes: usize,
 }
 
 /// Everything that is wrong with a configuration, with its path.
 pub fn problems(schema: &Schema, config: &Value, builtin: bool) -> Vec<String> {
-    let mut walk = Walk { builtin, path: String::new(), found: Vec::new() };
+    let mut walk = Walk { builtin, path: String::new(), found: Vec::new(), bytes: 0 };
     walk.visit(schema, config);
     walk.found
 }
@@ -35,7 +39,11 @@ pub fn told(problems: &[String]) -> String {
 impl Walk {
     fn note(&mut self, what: impl AsRef<str>) {
         let what = what.as_ref();
+        if self.bytes > MOST_BYTES {
+            return;
+        }
         let text = if self.path.is_empty() { what.to_string() } else { format!("{}: {what}", self.path) };
+        self.bytes += text.len();
         self.found.push(text);
     }
 
@@ -48,7 +56,7 @@ impl Walk {
 
     fn visit(&mut self, schema: &Schema, value: &Value) {
         let node = schema.get();
-        if value.is_null() {
+        if value.is_null() || self.bytes > MOST_BYTES {
             return;
         }
         match node.ty {
@@ -142,8 +150,8 @@ fn without_key(keys: &[Box<str>], item: &Value, key: &str) -> Option<String> {
     if !item.is_object() {
         return Some("associative list with keys may not have non-map elements".into());
     }
-    let named: Vec<String> = keys.iter().map(|k| format!("{k:?}")).collect();
     (key == "k:{}").then(|| {
+        let named: Vec<String> = keys.iter().map(|k| go_text::quoted(k)).collect();
         format!(
             "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
             named.join(" ")
@@ -161,18 +169,9 @@ fn is_time(node: &Schema) -> bool {
     matches!(format, Some("date-time" | MICRO_TIME))
 }
 
-/// A number as Go prints one that came by JSON: a float, with an exponent from six more digits on.
+/// A number as Go prints one that came by JSON: a float.
 fn number(n: &serde_json::Number) -> String {
-    let f = n.as_f64().unwrap_or_default();
-    let text = format!("{f:e}");
-    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
-    match exponent.parse::<i32>() {
-        Ok(e) if f != 0.0 && !(-4..6).contains(&e) => {
-            let sign = if e < 0 { '-' } else { '+' };
-            format!("{mantissa}e{sign}{:02}", e.abs())
-        }
-        _ => format!("{f}"),
-    }
+    go_text::float(n.as_f64().unwrap_or_default())
 }
 
 /// A value as Go's `%v` prints it.
@@ -184,7 +183,7 @@ fn shown(value: &Value) -> String {
             let entries: Vec<String> = map.iter().map(|(k, v)| format!("{k}:{}", shown(v))).collect();
             format!("map[{}]", entries.join(" "))
         }
-        other => go_text(other),
+        other => go_text::printed(other),
     }
 }
 
@@ -197,9 +196,11 @@ fn literal(value: &Value) -> String {
             format!("[]interface {{}}{{{}}}", list.iter().map(literal).collect::<Vec<_>>().join(", "))
         }
         Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(k, v)| format!("{k:?}:{}", literal(v))).collect();
+            let entries: Vec<String> =
+                map.iter().map(|(k, v)| format!("{}:{}", go_text::quoted(k), literal(v))).collect();
             format!("map[string]interface {{}}{{{}}}", entries.join(", "))
         }
+        Value::String(text) => go_text::quoted(text),
         scalar => scalar.to_string(),
     }
 }
@@ -268,6 +269,20 @@ mod tests {
         }
         let fine = json!({"metadata": {"creationTimestamp": null, "labels": null}, "spec": {"replicas": 3}});
         assert!(of_deployment(fine).is_empty());
+    }
+
+    #[test]
+    fn a_hostile_configuration_costs_no_more_than_a_few_times_its_size() {
+        // Each problem has the whole path, of which a body can have many of a megabyte.
+        let long = "a".repeat(MOST_BYTES);
+        let many: Map<String, Value> = (0..10_000).map(|i| (format!("k{i}"), json!({"x": 1}))).collect();
+        let found = of_deployment(json!({"metadata": {"labels": {long: many}}, "spec": many}));
+        let bytes: usize = found.iter().map(String::len).sum();
+        assert!(!found.is_empty() && bytes < 4 * MOST_BYTES, "{bytes}");
+        let finalizers = vec![json!("a".repeat(1000)); 10_000];
+        let bytes: usize =
+            of_deployment(json!({"metadata": {"finalizers": finalizers}})).iter().map(String::len).sum();
+        assert!(bytes < 2 * MOST_BYTES, "{bytes}");
     }
 
     #[test]

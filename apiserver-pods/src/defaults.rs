@@ -2,6 +2,7 @@
 //!
 //! Inputs: decoded objects. Absent on purpose: what needs other objects (`admit`).
 
+use super::admit::MIRROR;
 use super::{amounts, images, volume_defaults};
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_resources::{pod::is_of_whole_pod, quantity};
@@ -30,12 +31,17 @@ pub fn pod(value: &mut Value) {
     if let Some(Value::Object(notes)) = value.get_mut("metadata").and_then(|m| m.get_mut("annotations")) {
         OLD_NOTES.iter().for_each(|note| drop(notes.remove(*note)));
     }
+    let is_mirror = tree::at(value, &["metadata", "annotations", MIRROR]).is_some();
     let spec = tree::child(value, "spec");
     default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
     default_to(spec, "priority", 0);
-    default_to(spec, "serviceAccountName", "default");
-    let account = spec.get("serviceAccountName").cloned().unwrap_or_default();
-    spec.insert("serviceAccount".into(), account);
+    // Copies of what a kubelet runs by itself have no account.
+    if !is_mirror {
+        default_to(spec, "serviceAccountName", "default");
+    }
+    if let Some(account) = spec.get("serviceAccountName").cloned() {
+        spec.insert("serviceAccount".into(), account);
+    }
     let qos = qos(spec);
     let status = tree::child(value, "status");
     default_to(status, "phase", "Pending");

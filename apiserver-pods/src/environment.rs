@@ -3,9 +3,11 @@
 //! Inputs: containers and volumes in the stored form. Source: the validation of Kubernetes 1.36.
 
 use super::{names, paths};
+use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What a variable may name of its pod.
 const OF_VARIABLE: [&str; 9] = [
@@ -157,7 +159,11 @@ fn file_key(at: &At) {
 
 /// Files with variables lie in directories that are empty at first.
 pub(crate) fn file_volumes(spec: &At) {
-    let volumes = spec.at("volumes");
+    // The last volume of a name counts.
+    let volumes: BTreeMap<&str, &Value> = tree::list(spec.value(), &["volumes"])
+        .iter()
+        .map(|volume| (tree::text(volume, &["name"]), volume))
+        .collect();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for c in spec.at(list).items() {
             for variable in c.at("env").items() {
@@ -167,10 +173,9 @@ pub(crate) fn file_volumes(spec: &At) {
                 }
                 let place = file.at("volumeName");
                 let name = place.text();
-                // The last volume of a name counts.
-                match volumes.items().filter(|volume| volume.at("name").text() == name).last() {
+                match volumes.get(name) {
                     None => not_found(&place, name),
-                    Some(volume) if volume.at("emptyDir").is_set() => {}
+                    Some(volume) if volume.get("emptyDir").is_some_and(|source| !source.is_null()) => {}
                     Some(_) => names::tell_one(&place, name, "referenced volume must be of type emptyDir"),
                 }
             }
@@ -280,5 +285,33 @@ pub(crate) fn resource_ref(at: &At, place: Place) {
         let why =
             format!("only divisor's values {} are supported with the {what} resource", BYTES.join(", "));
         names::tell_one(&divisor, name, &why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_apiserver_schema::field::Causes;
+    use serde_json::json;
+
+    /// As many names as a body holds: a search of the volumes for each of them would take minutes.
+    #[test]
+    fn files_of_many_variables_are_found_by_their_volumes() {
+        let n = 40_000;
+        let variable =
+            |i: i32| json!({"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": format!("v{i}")}}});
+        let env: Vec<Value> = (0..=n).map(variable).collect();
+        let mut volumes: Vec<Value> =
+            (0..n).map(|i| json!({"name": format!("v{i}"), "emptyDir": {}})).collect();
+        // Of two with one name the last counts.
+        volumes.push(json!({"name": "v0", "hostPath": {"path": "/"}}));
+        let spec = json!({"containers": [{"name": "c", "env": env}], "volumes": volumes});
+        let causes = Causes::default();
+        file_volumes(&At::root(&spec, &causes));
+        let told: Vec<(String, String)> =
+            causes.into_inner().into_iter().map(|cause| (cause.field, cause.message)).collect();
+        let field = |i: i32| format!("containers[0].env[{i}].valueFrom.fileKeyRef.volumeName");
+        assert_eq!(told.iter().map(|(at, _)| at.clone()).collect::<Vec<_>>(), [field(0), field(n)]);
+        assert_eq!(told[1].1, "Not found: \"v40000\"");
     }
 }

@@ -9,7 +9,7 @@ use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, Causes};
 use fleet_apiserver_schema::validate::NameRule;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The containers of a spec and their statuses.
 const LISTS: [(&str, &str); 3] = [
@@ -32,16 +32,16 @@ pub fn keep(live: &Value, pod: &mut Value) {
         tree::put(status, "qosClass", before.get("qosClass").cloned());
     }
     keep_generation(before, status);
-    let mut known: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    let mut known: BTreeMap<&str, VecDeque<&Value>> = BTreeMap::new();
     for condition in tree::list(before, &["conditions"]) {
-        known.entry(tree::text(condition, &["type"])).or_default().push(condition);
+        known.entry(tree::text(condition, &["type"])).or_default().push_back(condition);
     }
     let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
         let name = condition.get("type").and_then(Value::as_str).unwrap_or_default();
         // Several may have one type: the first of them is meant first.
-        let Some(known) = known.get_mut(name).filter(|list| !list.is_empty()) else { continue };
-        keep_generation(known.remove(0), condition);
+        let Some(before) = known.get_mut(name).and_then(VecDeque::pop_front) else { continue };
+        keep_generation(before, condition);
     }
     // Fields of features that are off in this version.
     if before.get("nodeAllocatableResourceClaimStatuses").is_none() {
@@ -102,9 +102,9 @@ pub(crate) fn check(old: &Value, pod: &Value, causes: &mut Vec<Cause>) {
             status.at(statuses).items().for_each(|one| user(&one.at("user.linux"), windows));
         }
         for (list, statuses) in LISTS {
-            let containers = tree::list(pod, &["spec", list]);
+            let containers = by_name(tree::list(pod, &["spec", list]));
             for one in status.at(statuses).items() {
-                devices(&one, list, containers);
+                devices(&one, list, containers.get(one.at("name").text()).copied());
             }
         }
     }
@@ -135,6 +135,11 @@ fn nominated(now: &At, before: &At, node: &At) {
     }
 }
 
+/// The containers by their names; the first of several with one name.
+fn by_name(containers: &[Value]) -> BTreeMap<&str, &Value> {
+    containers.iter().rev().map(|container| (tree::text(container, &["name"]), container)).collect()
+}
+
 /// A container that has ended stays so, unless it or its pod is one that is started again.
 fn stay_ended(now: &At, before: &At, spec: &Value, list: &str) {
     let restarts_all = |container: &Value| {
@@ -145,21 +150,19 @@ fn stay_ended(now: &At, before: &At, spec: &Value, list: &str) {
     if list != "ephemeralContainers" && every.any(restarts_all) {
         return;
     }
+    let containers = by_name(tree::list(spec, &[list]));
+    let goes_on = |new: &At| !new.at("state.terminated").is_set();
+    let go_on: BTreeSet<&str> = now.items().filter(goes_on).map(|new| new.at("name").text()).collect();
     for old in before.items() {
         let ended = old.at("state.terminated");
         if !ended.is_set() {
             continue;
         }
         let name = old.at("name").text();
-        let new = now.items().find(|new| {
-            new.value().get("name").and_then(Value::as_str) == Some(name)
-                && tree::at(new.value(), &["state", "terminated"]).is_none_or(Value::is_null)
-        });
-        if new.is_none() {
+        if !go_on.contains(name) {
             continue;
         }
-        let mut containers = tree::list(spec, &[list]).iter();
-        let container = containers.find(|container| tree::text(container, &["name"]) == name);
+        let container = containers.get(name).copied();
         let code = tree::number(ended.value(), &["exitCode"]);
         let again = list != "ephemeralContainers" && container.is_some_and(|c| starts_again(c, spec, code));
         if !again {
@@ -197,11 +200,11 @@ fn starts_again(container: &Value, spec: &Value, code: i64) -> bool {
 }
 
 fn claims(statuses: &At, spec: &Value) {
-    let known = tree::list(spec, &["resourceClaims"]);
+    let known = by_name(tree::list(spec, &["resourceClaims"]));
     let mut seen = BTreeSet::new();
     for status in statuses.items() {
         let name = status.at("name");
-        if !known.iter().any(|claim| tree::text(claim, &["name"]) == name.text()) {
+        if !known.contains_key(name.text()) {
             status
                 .beside("name", Some(text_of(&name)))
                 .invalid("must match the name of an entry in `spec.resourceClaims`");
@@ -273,7 +276,7 @@ fn user(linux: &At, windows: bool) {
 }
 
 /// The health of the devices of a container: they are among what it asks for.
-fn devices(status: &At, list: &str, containers: &[Value]) {
+fn devices(status: &At, list: &str, container: Option<&Value>) {
     let all = status.at("allocatedResourcesStatus");
     if list == "ephemeralContainers" {
         if !all.is_empty() {
@@ -281,11 +284,11 @@ fn devices(status: &At, list: &str, containers: &[Value]) {
         }
         return;
     }
-    let container = containers.iter().find(|c| tree::text(c, &["name"]) == status.at("name").text());
+    let claims = container.filter(|_| !all.is_empty()).map(claim_names).unwrap_or_default();
     for entry in all.items() {
         let name = entry.at("name");
         if let Some(container) = container {
-            check_device(&name, container);
+            check_device(&name, container, &claims);
         }
         let mut seen = BTreeSet::new();
         for one in entry.at("resources").items() {
@@ -307,19 +310,23 @@ fn devices(status: &At, list: &str, containers: &[Value]) {
     }
 }
 
-fn check_device(name: &At, container: &Value) {
+/// The claims of a container, as the health of their devices names them.
+fn claim_names(container: &Value) -> BTreeSet<String> {
+    let named = |claim: &Value| match (tree::text(claim, &["name"]), tree::text(claim, &["request"])) {
+        (claim, "") => format!("claim:{claim}"),
+        (claim, request) => format!("claim:{claim}/{request}"),
+    };
+    tree::list(container, &["resources", "claims"]).iter().map(named).collect()
+}
+
+fn check_device(name: &At, container: &Value, claims: &BTreeSet<String>) {
     if !name.text().starts_with("claim:") {
         if tree::at(container, &["resources", "requests", name.text()]).is_none() {
             name.invalid("must match one of the container's resource requests");
         }
         return;
     }
-    let named = |claim: &Value| {
-        let (claim, request) = (tree::text(claim, &["name"]), tree::text(claim, &["request"]));
-        let end = if request.is_empty() { String::new() } else { format!("/{request}") };
-        format!("claim:{claim}{end}") == name.text()
-    };
-    if !tree::list(container, &["resources", "claims"]).iter().any(named) {
+    if !claims.contains(name.text()) {
         name.invalid("must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty");
     }
 }
@@ -366,6 +373,33 @@ mod tests {
             json!({"qosClass": "Burstable", "observedGeneration": 2, "podIP": "10.0.0.1",
                 "podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "observedGeneration": 2}, {"type": "Ready"}]})
         );
+    }
+
+    /// As many names as a body holds: a search of a list for each of them would take minutes.
+    #[test]
+    fn many_containers_are_found_by_their_names() {
+        let names: Vec<String> = (0..60_000).map(|i| format!("c{i}")).collect();
+        let all = |state: &Value| -> Value {
+            names.iter().map(|name| json!({"name": name, "state": state})).collect::<Vec<_>>().into()
+        };
+        let spec = json!({"restartPolicy": "Always", "resourceClaims": all(&Value::Null), "containers": all(&Value::Null)});
+        let ended = json!({"containerStatuses": all(&json!({"terminated": {"exitCode": 1}}))});
+        let mut now = json!({"containerStatuses": all(&json!({"running": {}})),
+            "resourceClaimStatuses": all(&Value::Null)});
+        assert!(told(spec.clone(), ended.clone(), now.clone()).is_empty());
+        now["resourceClaimStatuses"][59_999]["name"] = json!("other");
+        let mut never = spec;
+        never["restartPolicy"] = json!("Never");
+        assert_eq!(told(never, ended, now).len(), 60_001);
+        let one_type = |seen: i64| -> Value {
+            (0..200_000)
+                .map(|_| json!({"type": "Ready", "observedGeneration": seen}))
+                .collect::<Vec<_>>()
+                .into()
+        };
+        let mut pod = json!({"status": {"conditions": one_type(0)}});
+        keep(&json!({"status": {"conditions": one_type(7)}}), &mut pod);
+        assert_eq!(pod["status"]["conditions"][199_999]["observedGeneration"], 7);
     }
 
     #[test]

@@ -16,7 +16,9 @@ pub fn definitions(r: &Resource) -> Value {
     let mut out = if is_named_last(r) { Vec::new() } else { vec![name] };
     if r.custom {
         out.extend(r.columns.iter().map(|c| {
-            json!({"name": c.name, "type": c.ty, "format": c.format, "description": c.description, "priority": c.priority})
+            // Only the column that every definition without columns has is not described by it.
+            let description = if c.description.is_empty() { CREATED } else { c.description.as_str() };
+            json!({"name": c.name, "type": c.ty, "format": c.format, "description": description, "priority": c.priority})
         }));
         return Value::Array(out);
     }

@@ -10,14 +10,13 @@ use serde_json::{Value, json};
 mod autoscaler;
 mod cells;
 mod columns;
+mod custom;
 mod network;
 mod other;
 mod pods;
 mod storage;
 mod text;
 mod workloads;
-
-use text::age;
 
 /// What a row carries beside its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,28 +66,7 @@ pub fn row(r: &Resource, value: &Value, include: Include, now: Timestamp) -> Val
         cells.push(cells::name(r, value));
     }
     if r.custom {
-        for c in &r.columns {
-            let found = c.path.find(value);
-            let cell = match (found.first(), c.ty.as_str()) {
-                (None, _) => Value::Null,
-                (Some(v), "date") => json!(age(v.as_str().unwrap_or_default(), now)),
-                (Some(v @ Value::String(_)), "integer") => {
-                    v.as_str().and_then(|s| s.parse::<i64>().ok()).map_or((*v).clone(), Value::from)
-                }
-                (Some(v @ (Value::Number(_) | Value::Bool(_))), "string") => json!(v.to_string()),
-                (Some(v @ (Value::Object(_) | Value::Array(_))), _) => json!(v.to_string()),
-                (Some(v), _) => (*v).clone(),
-            };
-            // Several hits are joined, as kubectl shows them.
-            let cell = if found.len() > 1 && c.ty == "string" {
-                let list: Vec<String> =
-                    found.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_string)).collect();
-                json!(list.join(","))
-            } else {
-                cell
-            };
-            cells.push(cell);
-        }
+        cells.extend(r.columns.iter().map(|column| custom::cell(column, value, now)));
     } else {
         cells::fill(r, value, now, &mut cells);
     }

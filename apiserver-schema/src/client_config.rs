@@ -3,10 +3,10 @@
 //! Inputs: the configuration of a client, as webhooks and conversions have it. Source: Kubernetes 1.36. Absent on purpose:
 //! the bundle of certificates, and whether anybody answers.
 
-use crate::definition::label_problem;
 use crate::field::At;
-use crate::validate::{self, NameRule};
+use crate::names;
 use fleet_apiserver_cel::cause::Cause;
+use fleet_apiserver_cel::go_text;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -23,8 +23,8 @@ pub fn review_versions(list: &At, missing: &str) {
     for version in list.items() {
         if !seen.insert(version.text()) {
             version.invalid("duplicate version");
-        } else if let Some(why) = label_problem(version.text()) {
-            version.invalid(why);
+        } else {
+            version.tell(version.text(), &names::label_1035(version.text()));
         }
     }
     if !VERSIONS.iter().any(|known| seen.contains(known)) {
@@ -47,7 +47,10 @@ fn check_url(at: &At) {
     let url = match Url::parse(at.text()) {
         Ok(url) => url,
         Err(why) => {
-            at.required(&format!("url must be a valid URL: parse {:?}: {why}{FORM}", at.text()));
+            at.required(&format!(
+                "url must be a valid URL: parse {}: {why}{FORM}",
+                go_text::quoted(at.text())
+            ));
             return;
         }
     };
@@ -140,39 +143,13 @@ fn check_service(service: &At) {
     for (i, step) in below.strip_suffix('/').unwrap_or(below).split('/').enumerate() {
         if step.is_empty() {
             path.invalid(&format!("segment[{i}] may not be empty"));
-        } else if let Some(why) = validate::name(NameRule::Subdomain, step) {
-            path.invalid(&format!("segment[{i}]: {why}"));
+        } else {
+            for why in names::subdomain(step) {
+                path.invalid(&format!("segment[{i}]: {why}"));
+            }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::field::Causes;
-
-    #[test]
-    fn urls_are_told_wrong_by_their_parts() {
-        for (url, says) in [
-            ("https://h.example.com:8443/x", ""),
-            ("https://[::1]:8443", ""),
-            ("http://h", "Invalid value: \"http\": 'https' is the only allowed URL scheme; desired"),
-            ("https:///x", "Invalid value: \"\": host must be specified"),
-            ("https://u:p@h", "Invalid value: \"u:p\": user information is not permitted"),
-            ("https://h?a=b", "Invalid value: \"a=b\": query parameters are not"),
-            ("https://h#f", "Invalid value: \"f\": fragments are not"),
-            (
-                "https://h:x",
-                "Required value: url must be a valid URL: parse \"https://h:x\": invalid port \":x\" after host",
-            ),
-            ("://h", "Required value: url must be a valid URL: parse \"://h\": missing protocol scheme"),
-        ] {
-            let causes = Causes::default();
-            let value = json!({"url": url});
-            check(&At::root(&value, &causes));
-            let found = causes.into_inner();
-            let first = found.first().map(|cause| cause.message.as_str()).unwrap_or_default();
-            assert!(first.starts_with(says) && first.is_empty() == says.is_empty(), "{url}: {found:?}");
-        }
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::schema::Schema;
-use crate::structural;
+use crate::{schema_defaults, schema_rules, structural};
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_cel::rules::{self, Rules};
 use fleet_apiserver_ground::digest;
@@ -46,7 +46,18 @@ pub fn check(openapi: &Value, field: &str) -> Vec<Cause> {
         return Vec::new();
     }
     let mut causes = Vec::new();
-    structural::check(openapi, field, &mut causes);
+    let unreadable = structural::unreadable(openapi);
+    if unreadable.is_none() {
+        structural::check(openapi, field, &mut causes);
+        if causes.is_empty() {
+            schema_defaults::check(openapi, field, &mut causes);
+        }
+    }
+    schema_rules::check(openapi, field, &mut causes);
+    // Mostly told above already, where it stands.
+    if let Some(why) = unreadable.filter(|_| causes.is_empty()) {
+        causes.push(Cause::invalid(field, &Value::String(String::new()), &why));
+    }
     // Rules are looked at on sound schemas only: what they say of broken ones helps nobody.
     if causes.is_empty() {
         causes = rules::problems(openapi, field);
@@ -67,39 +78,4 @@ fn digest(openapi: &Value) -> [u8; 32] {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_schema_is_compiled_once_and_another_one_anew() {
-        let schema = |most: u64| {
-            json!({"type": "object", "properties": {"spec": {"type": "object",
-                "properties": {"n": {"type": "integer", "maximum": most}}}}})
-        };
-        assert!(check(&schema(4711), "schema").is_empty());
-        let first = compiled(&schema(4711));
-        assert!(Arc::ptr_eq(&first, &compiled(&schema(4711))));
-        assert!(!Arc::ptr_eq(&first, &compiled(&schema(4712))));
-    }
-
-    #[test]
-    fn the_definitions_of_the_fleet_are_sound() {
-        use fleet_api::crds::{self, Side};
-        for definition in [Side::Hub, Side::Member].into_iter().flat_map(crds::definitions) {
-            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-            let found = check(schema, "schema");
-            assert!(found.is_empty(), "{}: {found:#?}", crds::name(&definition));
-        }
-    }
-
-    #[test]
-    fn a_schema_that_is_not_sound_is_refused_each_time() {
-        let broken = json!({"type": "object", "properties": {"a": {"type": "integer"}},
-            "x-kubernetes-validations": [{"rule": "!(has(self.a)"}]});
-        for _ in 0..2 {
-            assert_eq!(check(&broken, "schema").len(), 1);
-        }
-    }
-}
+mod tests;

@@ -5,10 +5,10 @@
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
 use crate::resource::{Column, Resource, ScalePaths};
+use crate::validate::{self, NameRule, quoted};
 use crate::{builtins, canonical, compiled, definition};
 use fleet_apiserver_ground::tree;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use serde_json::{Map, Value, json};
 
 /// Checks and completes a CRD before it is stored: default names, conditions, stored versions. `others` are all CRDs
 /// that are stored.
@@ -16,113 +16,59 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, others: &[Value], now: &str) 
     let name = tree::meta_text(crd, "name").to_string();
     let group = tree::text(crd, &["spec", "group"]).to_string();
     let plural = tree::text(crd, &["spec", "names", "plural"]).to_string();
-    let kind = tree::text(crd, &["spec", "names", "kind"]).to_string();
+    fill_in(crd);
     let mut causes = Vec::new();
-    for (path, found) in [("spec.group", &group), ("spec.names.plural", &plural), ("spec.names.kind", &kind)]
-    {
-        if found.is_empty() {
-            causes.push(Cause::required(path, ""));
-        }
-    }
-    if name != format!("{plural}.{group}") {
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(Cause::invalid("metadata.name", &json!(name), why));
-    }
-    match tree::text(crd, &["spec", "scope"]) {
-        "Namespaced" | "Cluster" => {}
-        "" => causes.push(Cause::required("spec.scope", "")),
-        scope => {
-            let message =
-                format!("Unsupported value: {scope:?}: supported values: \"Cluster\", \"Namespaced\"");
-            causes.push(Cause::new("FieldValueNotSupported", "spec.scope", message));
+    if old.is_none() {
+        validate::metadata(NameRule::Subdomain, crd, &mut causes);
+        if !name.is_empty() && name != format!("{plural}.{group}") {
+            let why = "must be spec.names.plural+\".\"+spec.group";
+            let of_name = |c: &Cause| matches!(c.field.as_str(), "metadata.generateName" | "metadata.name");
+            let place = causes.iter().take_while(|c| of_name(c)).count();
+            causes.insert(place, Cause::invalid("metadata.name", &json!(name), why));
         }
     }
     if builtins::all().iter().any(|r| r.group == group && r.plural == plural) {
         causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
     }
-    approval(old, crd, &group, &mut causes);
     definition::check(old, crd, &mut causes);
-    let stored = check_versions(old, crd, &mut causes);
+    approval(old, crd, &group, &mut causes);
+    definition::check_preserving(old, crd, &mut causes);
     if !causes.is_empty() {
-        let causes = shared(crd, causes);
         return Err(ApiError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, causes));
     }
-    complete(old, crd, &kind, stored);
+    complete(old, crd);
     accept_names(crd, others, now);
     canonical::complete(crd);
     Ok(())
 }
 
-/// What all versions of a CRD have in common is told once, at a place of its own.
-fn shared(crd: &Value, causes: Vec<Cause>) -> Vec<Cause> {
-    let versions = tree::list(crd, &["spec", "versions"]);
-    let same = |key: &str| {
-        let first = versions.first().and_then(|v| v.get(key));
-        first.is_some() && versions.iter().all(|v| v.get(key) == first)
-    };
-    let mut out: Vec<Cause> = Vec::new();
-    for mut cause in causes {
-        for (key, place) in [
-            ("schema", "validation"),
-            ("subresources", "subresources"),
-            ("additionalPrinterColumns", "additionalPrinterColumns"),
-            ("selectableFields", "selectableFields"),
-        ] {
-            let rest = cause.field.strip_prefix("spec.versions[").and_then(|rest| rest.split_once("]."));
-            let rest = rest.and_then(|(_, rest)| rest.strip_prefix(key)).map(str::to_string);
-            if let Some(rest) = rest.filter(|_| same(key)) {
-                cause.field = format!("spec.{place}{rest}");
-            }
-        }
-        if !out.contains(&cause) {
-            out.push(cause);
-        }
-    }
-    out
-}
-
-/// Checks the versions of a CRD: the name of the one that is stored.
-fn check_versions(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) -> String {
-    let mut stored = String::new();
-    let versions = tree::list(crd, &["spec", "versions"]);
-    for (i, v) in versions.iter().enumerate() {
-        if v.get("storage") == Some(&Value::Bool(true)) {
-            stored = tree::text(v, &["name"]).to_string();
-        }
-        if tree::at(v, &["schema", "openAPIV3Schema"]).is_none() {
-            causes.push(Cause::required(format!("spec.versions[{i}].schema.openAPIV3Schema"), ""));
-        }
-        let known = old.is_some_and(|old| same_schema(old, v));
-        if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]).filter(|_| !known) {
-            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
-            causes.extend(compiled::check(openapi, &field));
-        }
-    }
-    let names: BTreeSet<&str> = versions.iter().map(|v| tree::text(v, &["name"])).collect();
-    let count = versions.iter().filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
-    for (wrong, why) in [
-        (names.len() != versions.len(), "must contain unique version names"),
-        (count != 1, "must have exactly one version marked as storage version"),
-    ] {
-        if wrong {
-            causes.push(Cause::invalid("spec.versions", &json!(versions), why));
-        }
-    }
-    stored
-}
-
-/// Default names, accepted names, stored versions, conditions.
-fn complete(old: Option<&Value>, crd: &mut Value, kind: &str, stored: String) {
+/// Default names, and no conversion.
+fn fill_in(crd: &mut Value) {
+    let kind = tree::text(crd, &["spec", "names", "kind"]).to_string();
     let spec = tree::child(crd, "spec");
     tree::default_to(spec, "conversion", json!({"strategy": "None"}));
-    let service = ["webhook", "clientConfig", "service"];
-    let service = service.iter().try_fold(&mut spec["conversion"], |at, key| at.get_mut(*key));
+    let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
+    let of_text = |names: &Map<String, Value>, key: &str| {
+        names.get(key).and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+    };
+    if !of_text(names, "singular") && !kind.is_empty() {
+        names.insert("singular".into(), kind.to_lowercase().into());
+    }
+    if !of_text(names, "listKind") && !kind.is_empty() {
+        names.insert("listKind".into(), format!("{kind}List").into());
+    }
+}
+
+/// The port of a conversion's service, and the stored versions.
+fn complete(old: Option<&Value>, crd: &mut Value) {
+    let is_stored = |v: &&Value| v.get("storage") == Some(&Value::Bool(true));
+    let stored = tree::list(crd, &["spec", "versions"]).iter().find(is_stored);
+    let stored = stored.map(|v| tree::text(v, &["name"]).to_string()).unwrap_or_default();
+    let service = ["spec", "conversion", "webhook", "clientConfig", "service"];
+    let service = service.iter().try_fold(&mut *crd, |at, key| at.get_mut(*key));
     if let Some(Value::Object(service)) = service {
         tree::default_to(service, "port", 443);
     }
-    let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
-    tree::default_to(names, "singular", kind.to_lowercase());
-    tree::default_to(names, "listKind", format!("{kind}List"));
     if let Some(old) = old {
         tree::put(tree::object(crd), "status", old.get("status").cloned());
     }
@@ -189,7 +135,7 @@ pub fn accept_names(crd: &mut Value, others: &[Value], now: &str) -> bool {
         }
         Some((reason, name)) => {
             if !is(crd, "NamesAccepted", "False") {
-                let why = format!("{name:?} is already in use");
+                let why = format!("{} is already in use", quoted(&name));
                 say(crd, "NamesAccepted", "False", reason, &why, now);
             }
             // What was served once stays served.
@@ -199,13 +145,6 @@ pub fn accept_names(crd: &mut Value, others: &[Value], now: &str) -> bool {
         }
     }
     crd.get("status") != before.as_ref()
-}
-
-/// True if a stored CRD has this version with this schema: what was accepted once stays accepted.
-fn same_schema(old: &Value, version: &Value) -> bool {
-    let name = tree::text(version, &["name"]);
-    let before = tree::list(old, &["spec", "versions"]).iter().find(|v| tree::text(v, &["name"]) == name);
-    before.is_some_and(|b| b.get("schema") == version.get("schema"))
 }
 
 const APPROVED: &str = "api-approved.kubernetes.io";
@@ -218,18 +157,34 @@ fn protected(group: &str) -> bool {
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// True for an annotation that names where the CRD was approved, or says that it was not.
-fn says_approved(text: &str) -> bool {
-    let rest = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
-    text.starts_with("unapproved")
-        || rest.is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
+/// What the annotation of a CRD says of its approval.
+#[derive(PartialEq)]
+enum Approval {
+    Missing,
+    Invalid,
+    Bypassed,
+    Approved,
 }
 
-/// A definition in a group of the community says where it was approved.
+impl Approval {
+    fn of(text: &str) -> Approval {
+        let is_scheme = |(scheme, _): &(&str, &str)| scheme.chars().all(|c| c.is_ascii_alphanumeric());
+        match text.split_once("://").filter(is_scheme) {
+            _ if text.is_empty() => Approval::Missing,
+            _ if text.starts_with("unapproved") => Approval::Bypassed,
+            Some((scheme, rest)) if !scheme.is_empty() && !rest.is_empty() => Approval::Approved,
+            _ => Approval::Invalid,
+        }
+    }
+}
+
+/// A definition in a group of the community says where it was approved. What it says as before is not judged.
 fn approval(old: Option<&Value>, crd: &Value, group: &str, causes: &mut Vec<Cause>) {
     let of = |crd: &Value| tree::text(crd, &["metadata", "annotations", APPROVED]).to_string();
     let found = of(crd);
-    if !protected(group) || says_approved(&found) || old.is_some_and(|old| !says_approved(&of(old))) {
+    let state = Approval::of(&found);
+    let is_fine = matches!(state, Approval::Bypassed | Approval::Approved);
+    if !protected(group) || is_fine || old.is_some_and(|old| Approval::of(&of(old)) == state) {
         return;
     }
     let field = format!("metadata.annotations[{APPROVED}]");
@@ -253,10 +208,12 @@ fn say_approval(crd: &mut Value, group: &str, now: &str) {
     let must = format!("protected groups must have approval annotation {APPROVED:?}");
     let (status, reason, message) = match found.as_str() {
         "" => ("False", "MissingAnnotation", format!("{must}, see {APPROVAL_PAGE}")),
-        text if text.starts_with("unapproved") => {
-            ("False", "UnapprovedAnnotation", format!("not approved: {text:?}"))
+        text if Approval::of(text) == Approval::Bypassed => {
+            ("False", "UnapprovedAnnotation", format!("not approved: {}", quoted(text)))
         }
-        text if says_approved(text) => ("True", "ApprovedAnnotation", format!("approved in {text}")),
+        text if Approval::of(text) == Approval::Approved => {
+            ("True", "ApprovedAnnotation", format!("approved in {text}"))
+        }
         _ => {
             let why = format!(
                 "{must} with either a URL or a reason starting with \"unapproved\", see {APPROVAL_PAGE}"
@@ -376,16 +333,17 @@ fn columns(version: &Value) -> Vec<Column> {
             name: "Age".into(),
             ty: "date".into(),
             format: String::new(),
-            description: "Creation timestamp".into(),
+            description: String::new(),
             priority: 0,
             path: JsonPath::new(".metadata.creationTimestamp").unwrap_or_default(),
         }];
     }
+    // Behind a path that cannot be read there are no columns, as in the real server.
     list.iter()
-        .map(|c| {
+        .map_while(|c| {
             let text = |k: &str| tree::text(c, &[k]).to_string();
             let path = text("jsonPath");
-            Column {
+            Some(Column {
                 name: text("name"),
                 ty: text("type"),
                 format: text("format"),
@@ -396,8 +354,8 @@ fn columns(version: &Value) -> Vec<Column> {
                     d => d,
                 },
                 priority: tree::number(c, &["priority"]),
-                path: JsonPath::new(&path).unwrap_or_default(),
-            }
+                path: JsonPath::new(&path)?,
+            })
         })
         .collect()
 }

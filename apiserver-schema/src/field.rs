@@ -3,8 +3,10 @@
 //! Inputs: a tree and a list of causes. A path is built only for an error, so validating a correct object makes no
 //! strings. Absent on purpose: what the fields of a kind mean.
 
+use crate::names;
 use crate::validate::{self, NameRule};
 use fleet_apiserver_cel::cause::Cause;
+use fleet_apiserver_cel::go_text;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -164,21 +166,29 @@ impl<'v, 'p> At<'v, 'p> {
         self.note(Cause::forbidden(self.path(), why));
     }
 
+    /// The value as a message shows it, however long.
+    fn shown(&self) -> String {
+        match self.value {
+            Value::String(text) => go_text::quoted(text),
+            other => other.to_string(),
+        }
+    }
+
     /// It is there before.
     pub fn duplicate(&self) {
-        let message = format!("Duplicate value: {}", self.value);
+        let message = format!("Duplicate value: {}", self.shown());
         self.note(Cause::new("FieldValueDuplicate", self.path(), message));
     }
 
     /// It names something that is not there.
     pub fn not_found(&self) {
-        self.note(Cause::new("FieldValueNotFound", self.path(), format!("Not found: {}", self.value)));
+        self.note(Cause::new("FieldValueNotFound", self.path(), format!("Not found: {}", self.shown())));
     }
 
     /// It is none of what is allowed.
     pub fn unsupported(&self, allowed: &[&str]) {
-        let list: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();
-        let found = if self.value.is_null() { "\"\"".to_string() } else { self.value.to_string() };
+        let list: Vec<String> = allowed.iter().map(|a| go_text::quoted(a)).collect();
+        let found = if self.value.is_null() { "\"\"".to_string() } else { self.shown() };
         let message = format!("Unsupported value: {found}: supported values: {}", list.join(", "));
         self.note(Cause::new("FieldValueNotSupported", self.path(), message));
     }
@@ -264,18 +274,21 @@ impl<'v, 'p> At<'v, 'p> {
     }
 
     fn port_name_of(&self, name: &str) {
-        let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let b = name.as_bytes();
-        if name.len() > 15 {
-            self.invalid("must be no more than 15 characters");
-        } else if !b.iter().all(|c| plain(c) || *c == b'-') {
-            self.invalid("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
-        } else if !b.iter().any(u8::is_ascii_lowercase) {
-            self.invalid("must contain at least one letter (a-z)");
-        } else if name.contains("--") {
-            self.invalid("must not contain consecutive hyphens");
-        } else if name.starts_with('-') || name.ends_with('-') {
-            self.invalid("must not begin or end with a hyphen");
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let edge = name.starts_with('-') || name.ends_with('-');
+        for (wrong, why) in [
+            (name.len() > 15, "must be no more than 15 characters"),
+            (
+                name.is_empty() || !name.bytes().all(plain),
+                "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+            ),
+            (!name.bytes().any(|b| b.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+            (name.contains("--"), "must not contain consecutive hyphens"),
+            (edge, "must not begin or end with a hyphen"),
+        ] {
+            if wrong {
+                self.invalid(why);
+            }
         }
     }
 
@@ -288,9 +301,7 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// A name of this form; an empty text is none.
     pub fn any_name(&self, rule: NameRule) {
-        if let Some(why) = validate::name(rule, self.text()) {
-            self.invalid(&why);
-        }
+        self.tell(self.text(), &names::of(rule, self.text()));
     }
 
     /// A name of this form, which has to be there.
@@ -305,11 +316,13 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// This text, at this path, must be a qualified name, as label keys are.
     pub fn qualified_as(&self, text: &str) {
-        if text.is_empty() {
-            self.note(Cause::invalid(self.path(), &Value::String(String::new()), validate::NO_NAME_PART));
-        }
-        if !validate::is_qualified(text) {
-            self.note(Cause::invalid(self.path(), &Value::String(text.into()), validate::QUALIFIED));
+        self.tell(text, &names::qualified(text));
+    }
+
+    /// Notes each thing that is wrong with a text, which is shown.
+    pub fn tell(&self, text: &str, whys: &[impl AsRef<str>]) {
+        for why in whys {
+            self.note(Cause::invalid(self.path(), &Value::from(text), why.as_ref()));
         }
     }
 
@@ -371,8 +384,8 @@ impl<'v, 'p> At<'v, 'p> {
                     values.required("must be specified when `operator` is 'In' or 'NotIn'");
                 }
                 "In" | "NotIn" => {
-                    for value in values.items().filter(|v| !validate::is_label_value(v.text())) {
-                        value.invalid(validate::LABEL_VALUE);
+                    for value in values.items() {
+                        value.tell(value.text(), &names::label_value(value.text()));
                     }
                 }
                 "Exists" | "DoesNotExist" if !values.is_empty() => {
@@ -407,24 +420,4 @@ pub fn same_but(a: &Value, b: &Value, fields: &[&str]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn causes_name_the_path() {
-        let causes = Causes::default();
-        let value = json!({"spec": {"ports": [{"port": 0}, {"port": 80, "name": "A"}], "map": {"k": -1}}});
-        let root = At::root(&value, &causes);
-        let ports = root.at("spec.ports");
-        for port in ports.items() {
-            port.at("port").port();
-            port.at("name").port_name();
-        }
-        let map = root.at("spec.map");
-        map.entries().for_each(|(_, v)| v.non_negative());
-        root.at("spec.none").need();
-        let found: Vec<String> = causes.into_inner().into_iter().map(|c| c.field).collect();
-        assert_eq!(found, ["spec.ports[0].port", "spec.ports[1].name", "spec.map[k]", "spec.none"]);
-    }
-}
+mod tests;

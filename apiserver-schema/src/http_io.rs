@@ -3,6 +3,7 @@
 //! Inputs: HTTP parts. Absent on purpose: what the request means.
 
 use crate::error::{ApiError, ApiResult};
+use crate::validate::quoted;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -84,7 +85,7 @@ impl Params {
             text => text.parse().map_err(|e| {
                 // A failure of its own in a real server, which reads it late.
                 let why = unreadable("ParseUint", text, &e);
-                ApiError::internal("", format!("{key}: Invalid value: {text:?}: {why}"))
+                ApiError::internal("", format!("{key}: Invalid value: {}: {why}", quoted(text)))
             }),
         }
     }
@@ -102,7 +103,7 @@ fn unreadable(function: &str, text: &str, e: &std::num::ParseIntError) -> String
         PosOverflow | NegOverflow => "value out of range",
         _ => "invalid syntax",
     };
-    format!("strconv.{function}: parsing {text:?}: {why}")
+    format!("strconv.{function}: parsing {}: {why}", quoted(text))
 }
 
 /// Media type of protobuf in the envelope of Kubernetes.
@@ -244,15 +245,4 @@ async fn read_frames(body: Body) -> ApiResult<Bytes> {
 pub fn content_type(headers: &HeaderMap) -> &str {
     let text = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim()
-}
-
-/// Parses a body in a YAML or JSON document.
-pub fn parse_yaml(bytes: &[u8]) -> ApiResult<Value> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| ApiError::bad_request(format!("the body is not UTF-8: {e}")))?;
-    let mut options = serde_saphyr::Options::default();
-    // Aliases may not make more of a document than its own length.
-    options.alias_limits.max_total_replayed_events = text.len();
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|e| ApiError::bad_request(format!("yaml: {e}")))
 }

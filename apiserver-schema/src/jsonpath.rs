@@ -1,228 +1,220 @@
-//! JSONPath as printer columns use it.
+//! JSONPath as printer columns use it, as far as the real server evaluates it for a column.
 //!
-//! Inputs: paths such as `.status.conditions[?(@.type=="Ready")].status` or `.items[-1:].name`.
-//! Absent on purpose: recursive descent, unions of names, script expressions.
+//! Inputs: paths such as `.status.conditions[?(@.type=="Ready")].status` or `.items[-1:].name`, and objects. What a path cannot be
+//! followed through has no value, and neither has a comparison of different types. Absent on purpose: `range`, and text
+//! around a path, which no column shows.
+
+mod parser;
 
 use serde_json::Value;
+use std::borrow::Cow;
+use std::cmp::Ordering;
 
+/// Values that a path may lead to at a time; what has more has none.
+const MOST_FOUND: usize = 100_000;
+
+/// One part of a path.
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
+enum Node {
     Field(String),
-    Index(i64),
-    Slice(Option<i64>, Option<i64>),
     Wildcard,
-    Filter(Vec<String>, Op, Value),
-    Exists(Vec<String>),
+    /// All values below, at any depth.
+    Recursive,
+    Array(Range),
+    Union(Vec<Vec<Node>>),
+    Filter(Box<Filter>),
+    /// A text, number or truth value.
+    Literal(Value),
+    /// A word without a meaning here.
+    Word,
 }
 
+/// Items of a list.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Op {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
+struct Range {
+    start: Option<i64>,
+    end: Option<i64>,
+    step: Option<i64>,
+    /// The end follows from a single index.
+    single: bool,
 }
+
+/// Which items of a list are meant: those for which the left side has a value, or that compare to the right.
+#[derive(Debug, Clone, PartialEq)]
+struct Filter {
+    left: Vec<Node>,
+    compared: Option<(String, Vec<Node>)>,
+}
+
+/// The path cannot be followed in this object.
+struct Lost;
+
+type Found<'v> = Vec<Cow<'v, Value>>;
 
 /// A compiled path.
 #[derive(Debug, Clone, Default)]
-pub struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Node>);
 
 impl JsonPath {
-    /// Compiles a path, with or without braces and leading `$`.
+    /// Compiles a path without braces; None if it is none.
     pub fn new(text: &str) -> Option<JsonPath> {
-        let text = text.trim();
-        let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
-        let chars: Vec<char> = text.chars().collect();
-        let mut at = usize::from(chars.first() == Some(&'$'));
-        let mut steps = Vec::new();
-        while at < chars.len() {
-            match chars[at] {
-                '.' => {
-                    at += 1;
-                    if chars.get(at) == Some(&'*') {
-                        at += 1;
-                        steps.push(Step::Wildcard);
-                        continue;
-                    }
-                    let name = name(&chars, &mut at);
-                    if !name.is_empty() {
-                        steps.push(Step::Field(name));
-                    } else if at < chars.len() && chars[at] != '[' {
-                        return None;
-                    }
-                }
-                '[' => {
-                    let end = close(&chars, at)?;
-                    let body: String = chars[at + 1..end].iter().collect();
-                    steps.push(bracket(body.trim())?);
-                    at = end + 1;
-                }
-                _ if steps.is_empty() => {
-                    let name = name(&chars, &mut at);
-                    if name.is_empty() {
-                        return None;
-                    }
-                    steps.push(Step::Field(name));
-                }
-                _ => return None,
+        parser::parse(text).map(JsonPath)
+    }
+
+    /// The first value that the path leads to.
+    pub fn first<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
+        let found = follow(&self.0, vec![Cow::Borrowed(value)]).ok()?;
+        found.into_iter().next()
+    }
+}
+
+fn follow<'v>(nodes: &[Node], start: Found<'v>) -> Result<Found<'v>, Lost> {
+    nodes.iter().try_fold(start, |found, node| {
+        let next = step(node, found)?;
+        if next.len() > MOST_FOUND { Err(Lost) } else { Ok(next) }
+    })
+}
+
+fn step<'v>(node: &Node, found: Found<'v>) -> Result<Found<'v>, Lost> {
+    let mut next = Vec::new();
+    match node {
+        Node::Word => return Err(Lost),
+        Node::Literal(value) => next.push(Cow::Owned(value.clone())),
+        Node::Recursive => {
+            for value in found {
+                below(value, &mut next)?;
             }
         }
-        Some(JsonPath(steps))
-    }
-
-    /// All values the path leads to.
-    pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
-        let mut current = vec![value];
-        for step in &self.0 {
-            let mut next = Vec::new();
-            for v in current {
-                match (step, v) {
-                    (Step::Field(name), Value::Object(m)) => next.extend(m.get(name)),
-                    (Step::Index(i), Value::Array(a)) => {
-                        let i = if *i < 0 { *i + a.len() as i64 } else { *i };
-                        next.extend(usize::try_from(i).ok().and_then(|i| a.get(i)));
+        Node::Union(paths) => {
+            for path in paths {
+                next.extend(follow(path, found.clone())?);
+            }
+        }
+        Node::Field(name) => next.extend(found.into_iter().filter_map(|value| field(value, name))),
+        Node::Wildcard => next.extend(found.into_iter().flat_map(children)),
+        Node::Array(range) => {
+            for value in found.into_iter().filter(|value| !value.is_null()) {
+                next.extend(range.items(children_of_list(value)?)?);
+            }
+        }
+        Node::Filter(filter) => {
+            for value in found {
+                for item in children_of_list(value)? {
+                    if filter.takes(&item)? {
+                        next.push(item);
                     }
-                    (Step::Slice(from, to), Value::Array(a)) => {
-                        let n = a.len() as i64;
-                        let clamp = |i: i64| (if i < 0 { i + n } else { i }).clamp(0, n) as usize;
-                        let (from, to) = (clamp(from.unwrap_or(0)), clamp(to.unwrap_or(n)));
-                        next.extend(a.get(from..to).unwrap_or_default());
-                    }
-                    (Step::Wildcard, Value::Array(a)) => next.extend(a),
-                    (Step::Wildcard, Value::Object(m)) => next.extend(m.values()),
-                    (Step::Filter(path, op, want), Value::Array(a)) => {
-                        next.extend(
-                            a.iter().filter(|x| walk(x, path).is_some_and(|got| holds(got, *op, want))),
-                        );
-                    }
-                    (Step::Exists(path), Value::Array(a)) => {
-                        next.extend(a.iter().filter(|x| walk(x, path).is_some()));
-                    }
-                    _ => {}
                 }
             }
-            current = next;
-        }
-        current
-    }
-
-    /// Field names when the path is a plain chain of fields.
-    pub fn fields(&self) -> Option<Vec<String>> {
-        self.0.iter().map(|s| if let Step::Field(f) = s { Some(f.clone()) } else { None }).collect()
-    }
-}
-
-fn name(chars: &[char], at: &mut usize) -> String {
-    let mut out = String::new();
-    while let Some(&c) = chars.get(*at) {
-        if c == '\\' {
-            *at += 1;
-            out.extend(chars.get(*at));
-        } else if c == '.' || c == '[' {
-            break;
-        } else {
-            out.push(c);
-        }
-        *at += 1;
-    }
-    out
-}
-
-fn close(chars: &[char], open: usize) -> Option<usize> {
-    let (mut quote, mut depth) = (None, 0);
-    for (i, &c) in chars.iter().enumerate().skip(open) {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '[') => depth += 1,
-            (None, ']') => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(i);
-                }
-            }
-            _ => {}
         }
     }
-    None
+    Ok(next)
 }
 
-fn bracket(body: &str) -> Option<Step> {
-    if body == "*" {
-        return Some(Step::Wildcard);
+fn field<'v>(value: Cow<'v, Value>, name: &str) -> Option<Cow<'v, Value>> {
+    match value {
+        Cow::Borrowed(value) => value.as_object()?.get(name).map(Cow::Borrowed),
+        Cow::Owned(mut value) => value.as_object_mut()?.remove(name).map(Cow::Owned),
     }
-    if let Some(inner) = body.strip_prefix("?(").and_then(|b| b.strip_suffix(')')) {
-        return filter(inner.trim());
-    }
-    for q in ['\'', '"'] {
-        if let Some(inner) = body.strip_prefix(q).and_then(|b| b.strip_suffix(q)) {
-            return Some(Step::Field(inner.to_string()));
-        }
-    }
-    if let Some((from, to)) = body.split_once(':') {
-        let parse = |s: &str| if s.is_empty() { Some(None) } else { s.parse().ok().map(Some) };
-        return Some(Step::Slice(parse(from.trim())?, parse(to.trim())?));
-    }
-    body.parse().ok().map(Step::Index)
 }
 
-fn filter(inner: &str) -> Option<Step> {
-    for (text, op) in
-        [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("<", Op::Lt), (">", Op::Gt)]
-    {
-        if let Some((left, right)) = inner.split_once(text) {
-            let path = JsonPath::new(left.trim().strip_prefix('@')?)?.fields()?;
-            let right = right.trim();
-            let want = match right.strip_prefix('\'').and_then(|r| r.strip_suffix('\'')) {
-                Some(s) => Value::String(s.to_string()),
-                None => serde_json::from_str(right).ok()?,
-            };
-            return Some(Step::Filter(path, op, want));
-        }
+fn children(value: Cow<'_, Value>) -> Found<'_> {
+    match value {
+        Cow::Borrowed(Value::Object(map)) => map.values().map(Cow::Borrowed).collect(),
+        Cow::Borrowed(Value::Array(list)) => list.iter().map(Cow::Borrowed).collect(),
+        Cow::Owned(Value::Object(map)) => map.into_iter().map(|(_, value)| Cow::Owned(value)).collect(),
+        Cow::Owned(Value::Array(list)) => list.into_iter().map(Cow::Owned).collect(),
+        _ => Vec::new(),
     }
-    Some(Step::Exists(JsonPath::new(inner.strip_prefix('@')?)?.fields()?))
 }
 
-fn walk<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(value, |v, k| v.get(k.as_str()))
+fn children_of_list(value: Cow<'_, Value>) -> Result<Found<'_>, Lost> {
+    if value.is_array() { Ok(children(value)) } else { Err(Lost) }
 }
 
-fn holds(got: &Value, op: Op, want: &Value) -> bool {
-    let order = match (got, want) {
-        (Value::String(a), Value::String(b)) => a.partial_cmp(b),
-        (a, b) if a == b => Some(std::cmp::Ordering::Equal),
-        (a, b) => a.as_f64().zip(b.as_f64()).and_then(|(a, b)| a.partial_cmp(&b)),
+/// Adds a value that has something in it, and all such values below.
+fn below<'v>(value: Cow<'v, Value>, all: &mut Found<'v>) -> Result<(), Lost> {
+    let has_parts = match &*value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => false,
     };
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    match op {
-        Op::Eq => order == Some(Equal),
-        Op::Ne => order != Some(Equal),
-        Op::Lt => order == Some(Less),
-        Op::Le => matches!(order, Some(Less | Equal)),
-        Op::Gt => order == Some(Greater),
-        Op::Ge => matches!(order, Some(Greater | Equal)),
+    if !has_parts {
+        return Ok(());
+    }
+    if all.len() >= MOST_FOUND {
+        return Err(Lost);
+    }
+    all.push(value.clone());
+    children(value).into_iter().try_for_each(|child| below(child, all))
+}
+
+impl Range {
+    fn items<'v>(self, list: Found<'v>) -> Result<Found<'v>, Lost> {
+        let length = i64::try_from(list.len()).map_err(|_| Lost)?;
+        let start = self.start.unwrap_or(0);
+        let start = if start < 0 { start + length } else { start };
+        let end = match self.end {
+            None => length,
+            Some(end) if end < 0 || (end == 0 && self.single) => end + length,
+            Some(end) => end,
+        };
+        if start == end {
+            return Ok(Vec::new());
+        }
+        if !(0..length).contains(&start) || end > length || start > end {
+            return Err(Lost);
+        }
+        let step = usize::try_from(self.step.unwrap_or(1)).map_err(|_| Lost)?;
+        if step == 0 {
+            return Err(Lost);
+        }
+        // Both are within the list.
+        let (start, end) = (start as usize, end as usize);
+        Ok(list.into_iter().take(end).skip(start).step_by(step).collect())
+    }
+}
+
+impl Filter {
+    fn takes(&self, item: &Value) -> Result<bool, Lost> {
+        let side = |nodes: &[Node]| {
+            let found = follow(nodes, vec![Cow::Borrowed(item)])?;
+            let mut found = found.into_iter();
+            match (found.next(), found.next()) {
+                (first, None) => Ok(first),
+                _ => Err(Lost),
+            }
+        };
+        let Some((operator, right)) = &self.compared else {
+            return Ok(follow(&self.left, vec![Cow::Borrowed(item)]).map_or(true, |found| !found.is_empty()));
+        };
+        let (Some(left), Some(right)) = (side(&self.left)?, side(right)?) else { return Ok(false) };
+        compare(&left, operator, &right)
+    }
+}
+
+/// Values of one type are compared; truth values only for equality.
+fn compare(left: &Value, operator: &str, right: &Value) -> Result<bool, Lost> {
+    let order = match (left, right) {
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bool(a), Value::Bool(b)) if matches!(operator, "==" | "!=") => Some(a.cmp(b)),
+        (Value::Number(a), Value::Number(b)) if a.is_i64() && b.is_i64() => Some(a.as_i64().cmp(&b.as_i64())),
+        (Value::Number(a), Value::Number(b)) if !a.is_i64() && !b.is_i64() => {
+            a.as_f64().zip(b.as_f64()).and_then(|(a, b)| a.partial_cmp(&b))
+        }
+        _ => None,
+    };
+    let order = order.ok_or(Lost)?;
+    match operator {
+        "==" => Ok(order == Ordering::Equal),
+        "!=" => Ok(order != Ordering::Equal),
+        "<" => Ok(order == Ordering::Less),
+        "<=" => Ok(order != Ordering::Greater),
+        ">" => Ok(order == Ordering::Greater),
+        ">=" => Ok(order != Ordering::Less),
+        _ => Err(Lost),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn column_paths() {
-        let v = json!({"a": {"b.c": 1}, "status": {"conditions": [
-            {"type": "Created", "status": "True"}, {"type": "Ready", "status": "False"}]}});
-        let get = |p: &str| JsonPath::new(p).unwrap().find(&v).first().map(|v| v.to_string());
-        assert_eq!(get(r#".status.conditions[?(@.type=="Ready")].status"#).unwrap(), "\"False\"");
-        assert_eq!(get(".status.conditions[-1:].type").unwrap(), "\"Ready\"");
-        assert_eq!(get(".status.conditions[0].type").unwrap(), "\"Created\"");
-        assert_eq!(get(r"{.a.b\.c}").unwrap(), "1");
-        assert_eq!(get(".a['b.c']").unwrap(), "1");
-        assert_eq!(get(".nope.x"), None);
-        assert!(JsonPath::new(".a[").is_none());
-    }
-}
+mod tests;

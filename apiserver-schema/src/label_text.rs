@@ -3,7 +3,8 @@
 //! Inputs: the value of `labelSelector`. Texts of errors: those of the real server, which names the token it stopped at.
 //! Absent on purpose: what labels an object has (see `selectors`).
 
-use crate::validate;
+use crate::names;
+use crate::validate::quoted;
 use std::collections::BTreeSet;
 
 /// How a label is compared.
@@ -134,8 +135,9 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
         return Err(format!("found '{}', expected: identifier", item.1));
     }
     let key = item.1.to_string();
-    if !validate::is_qualified(&key) {
-        return Err(format!("<nil>: Invalid value: {key:?}: {}", validate::QUALIFIED));
+    let whys = names::qualified(&key);
+    if !whys.is_empty() {
+        return Err(format!("<nil>: Invalid value: {}: {}", quoted(&key), whys.join("; ")));
     }
     let ends = matches!(tokens.look(), (Token::End, _) | (_, ","));
     if missing || ends {
@@ -225,12 +227,13 @@ fn check(key: &str, operator: Operator, values: &[String]) -> Result<(), String>
     for (i, value) in values.iter().enumerate() {
         if matches!(operator, Operator::Greater | Operator::Less) && value.parse::<i64>().is_err() {
             let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-            wrong.push(format!("values[{i}]: Invalid value: {value:?}: {why}"));
+            wrong.push(format!("values[{i}]: Invalid value: {}: {why}", quoted(value)));
         }
     }
     for (i, value) in values.iter().enumerate() {
-        if !validate::is_label_value(value) {
-            wrong.push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", validate::LABEL_VALUE));
+        let whys = names::label_value(value);
+        if !whys.is_empty() {
+            wrong.push(format!("values[{i}][{key}]: Invalid value: {}: {}", quoted(value), whys.join("; ")));
         }
     }
     match &wrong[..] {
@@ -241,47 +244,4 @@ fn check(key: &str, operator: Operator, values: &[String]) -> Result<(), String>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requirements_are_read() {
-        let of = |text: &str| {
-            let list = parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-            let one = |r: &Requirement| format!("{} {:?} {}", r.key, r.operator, r.values.join("|"));
-            list.iter().map(one).collect::<Vec<_>>().join("; ")
-        };
-        assert_eq!(of(""), "");
-        assert_eq!(of("a=1,b == 2 , c!=3"), "a In 1; b In 2; c NotIn 3");
-        assert_eq!(of("x in (foo,,baz),y,z notin ()"), "x In |baz|foo; y Exists ; z NotIn ");
-        assert_eq!(of("!a,b>1,c < 2"), "a Missing ; b Greater 1; c Less 2");
-        assert_eq!(of("in in (in, notin),a="), "in In in|notin; a In ");
-    }
-
-    #[test]
-    fn the_token_that_does_not_fit_is_named() {
-        let pre = "unable to parse requirement: ";
-        for (text, want) in [
-            ("a b", format!("{pre}found 'b', expected: in, notin, =, ==, !=, gt, lt")),
-            ("a===b", format!("{pre}found '=', expected: identifier")),
-            ("a in", format!("{pre}found '' expected: '('")),
-            ("a in (", format!("{pre}found '', expected: ',', ')' or identifier")),
-            ("a in (b", format!("{pre}found '', expected: ',' or ')'")),
-            ("!", format!("{pre}found '', expected: identifier")),
-            ("((", "found '(', expected: !, identifier, or 'end of string'".into()),
-            (",a", "found ',', expected: !, identifier, or 'end of string'".into()),
-            ("a=b,", "found '', expected: identifier after ','".into()),
-            ("a=b c", "found 'c', expected: ',' or 'end of string'".into()),
-            (
-                "a>x",
-                format!(
-                    "{pre}values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
-                ),
-            ),
-            ("a=-", format!("{pre}values[0][a]: Invalid value: \"-\": {}", validate::LABEL_VALUE)),
-            ("-=b", format!("{pre}<nil>: Invalid value: \"-\": {}", validate::QUALIFIED)),
-        ] {
-            assert_eq!(parse(text).unwrap_err(), want, "{text}");
-        }
-    }
-}
+mod tests;

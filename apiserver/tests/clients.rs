@@ -4,6 +4,7 @@ use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -257,6 +258,54 @@ async fn tokens_follow_the_clock() {
         time.store(1_800_000_000 + to, Ordering::SeqCst);
         assert_eq!(code(&token).await, expect, "{to} seconds after it was made");
     }
+}
+
+/// What was opened before counts too: a hostile follower asks for the longest watch.
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_soon_after_its_followers_right_account_or_token() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=604800";
+    let start = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+    let zero = tokio::time::Instant::now();
+    let clock = fleet_apiserver::Clock(Arc::new(move || {
+        start + jiff::SignedDuration::from_secs(zero.elapsed().as_secs() as i64)
+    }));
+    let api = ApiServer::open(Config { clock, access: Access::Rbac, ..Config::default() }).await.unwrap();
+    let client = Client::new(api.router(), "default");
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let bindings: Api<RoleBinding> = Api::default_namespaced(client);
+    let binding = |name: &str| -> RoleBinding {
+        serde_json::from_value(json!({"metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]}))
+        .unwrap()
+    };
+    let mut watches = Vec::new();
+    for name in ["stays", "loses-its-right", "is-deleted", "its-token-ends"] {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        bindings.create(&PostParams::default(), &binding(name)).await.unwrap();
+        let seconds = if name == "its-token-ends" { 600 } else { 86_400 };
+        let asked = serde_json::from_value(json!({"spec": {"expirationSeconds": seconds}})).unwrap();
+        let asked = accounts.create_token_request(name, &PostParams::default(), &asked).await.unwrap();
+        let token = format!("Bearer {}", asked.status.unwrap().token.unwrap_or_default());
+        let request = http::Request::builder().uri(MAPS).header("authorization", token);
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        let response = tower::ServiceExt::oneshot(api.router(), request).await.unwrap();
+        assert_eq!(response.status(), 200, "{name}");
+        watches.push(tokio::spawn(response.into_body().into_data_stream().for_each(|_| async {})));
+    }
+    let ended = |watches: &[tokio::task::JoinHandle<()>]| -> Vec<bool> {
+        watches.iter().map(tokio::task::JoinHandle::is_finished).collect()
+    };
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(ended(&watches), [false; 4]);
+    bindings.delete("loses-its-right", &DeleteParams::default()).await.unwrap();
+    accounts.delete("is-deleted", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(ended(&watches), [false, true, true, false]);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(ended(&watches), [false, true, true, true]);
+    watches.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]

@@ -260,3 +260,47 @@ async fn a_pod_whose_containers_have_ended_does_not_wait_for_its_grace() {
     wait("gone", || async { pods.get_opt("a").await.expect("readable").is_none().then_some(()) }).await;
     running.stop().await;
 }
+
+/// The amount of cpu that the container of a pod has, by its status.
+fn allocated(pod: &Pod) -> Option<String> {
+    let container = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    Some(container.allocated_resources.as_ref()?.get("cpu")?.0.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_pod_is_resized_once_its_node_has_a_place() {
+    let (_server, client) = server().await;
+    let lasting = RunTime::For(Duration::from_secs(3600));
+    let running = start(&client, hollow::Options { admission: true, ..options(lasting) });
+    let sized = |cpu: &str| json!({"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}]});
+    bound_pod_with(&client, "a", sized("1")).await;
+    bound_pod_with(&client, "b", sized("40")).await;
+    assert_eq!(allocated(&phase(&client, "a", "Running").await).as_deref(), Some("1"));
+    phase(&client, "b", "Running").await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let has = |cpu: &'static str| {
+        let pods = pods.clone();
+        async move { (allocated(&pods.get("a").await.expect("there")).as_deref() == Some(cpu)).then_some(()) }
+    };
+    for cpu in ["2", "30"] {
+        let patch = json!({"spec": sized(cpu)});
+        let params = PatchParams::default();
+        pods.patch_subresource("resize", "a", &params, &Patch::Strategic(patch)).await.expect("resized");
+        if cpu == "2" {
+            wait("two cpus", || has("2")).await;
+        }
+    }
+    wait("the node to be full", || async {
+        let conditions = pods.get("a").await.expect("there").status?.conditions?;
+        let pending = conditions.into_iter().find(|is| is.type_ == "PodResizePending")?;
+        assert_eq!(pending.reason.as_deref(), Some("Deferred"));
+        Some(())
+    })
+    .await;
+    assert_eq!(allocated(&pods.get("a").await.expect("there")).as_deref(), Some("2"));
+    pods.delete("b", &DeleteParams::default()).await.expect("deleted");
+    wait("thirty cpus", || has("30")).await;
+    let conditions = pods.get("a").await.expect("there").status.and_then(|status| status.conditions);
+    assert!(conditions.expect("conditions").iter().all(|is| is.type_ != "PodResizePending"));
+    running.stop().await;
+}

@@ -5,12 +5,13 @@ use super::value::Value;
 use regex::Regex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Compiled patterns that a thread keeps.
 const KEPT: usize = 256;
 
 thread_local! {
-    static PATTERNS: RefCell<BTreeMap<String, Regex>> = const { RefCell::new(BTreeMap::new()) };
+    static PATTERNS: RefCell<BTreeMap<String, Rc<Regex>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 pub fn call(name: &str, values: &[Value]) -> Option<Outcome> {
@@ -71,27 +72,38 @@ pub fn call(name: &str, values: &[Value]) -> Option<Outcome> {
 
 /// Patterns are those of RE2: classes such as `\w` are of ASCII.
 fn with_pattern(pattern: &str, then: impl FnOnce(&Regex) -> Value) -> Outcome {
-    PATTERNS.with_borrow_mut(|kept| {
-        if let Some(regex) = kept.get(pattern) {
-            return Ok(then(regex));
-        }
-        let regex = compile(pattern)?;
-        if kept.len() >= KEPT {
-            kept.clear();
-        }
-        let found = then(&regex);
-        kept.insert(pattern.to_string(), regex);
-        Ok(found)
-    })
+    shared(pattern).map(|regex| then(&regex))
 }
 
-/// Compiles a pattern.
+/// Compiles a pattern, or takes it from those compiled last: definitions repeat theirs, such as that of quantities.
 ///
 /// # Errors
 /// It is none, in the words of the real server.
 pub fn compile(pattern: &str) -> Result<Regex, Failure> {
+    shared(pattern).map(|regex| Regex::clone(&regex))
+}
+
+/// Not a clone, which would have to warm up a cache of its own.
+fn shared(pattern: &str) -> Result<Rc<Regex>, Failure> {
+    if let Some(regex) = PATTERNS.with_borrow(|kept| kept.get(pattern).cloned()) {
+        return Ok(regex);
+    }
+    let regex = Rc::new(compiled(pattern)?);
+    PATTERNS.with_borrow_mut(|kept| {
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(pattern.to_string(), regex.clone());
+    });
+    Ok(regex)
+}
+
+fn compiled(pattern: &str) -> Result<Regex, Failure> {
     let ascii = super::re2::translate(pattern);
-    let Err(why) = Regex::new(&ascii) else { return Regex::new(&ascii).map_err(|e| e.to_string().into()) };
+    let why = match Regex::new(&ascii) {
+        Ok(regex) => return Ok(regex),
+        Err(why) => why,
+    };
     let why = match &why {
         regex::Error::Syntax(_) if unclosed(pattern) => "missing closing )".to_string(),
         regex::Error::CompiledTooBig(_) => "expression too large".to_string(),

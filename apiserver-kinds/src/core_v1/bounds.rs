@@ -5,9 +5,9 @@
 use fleet_apiserver_pods::requirements::{PIECES, STANDARD};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate;
+use fleet_apiserver_schema::names;
 use fleet_resources::quantity;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 fn amount(name: &str, text: &str) -> Option<i64> {
@@ -20,71 +20,81 @@ pub fn limit_range(new: &At) {
     let mut types = BTreeSet::new();
     for limit in limits.items() {
         let kind = limit.at("type");
-        if kind.text().is_empty() {
-            for why in [validate::NO_NAME_PART, validate::QUALIFIED] {
-                kind.note(Cause::invalid(kind.path(), &json!(""), why));
-            }
-        } else if !types.insert(kind.text()) {
-            kind.duplicate();
-        } else if !matches!(kind.text(), "Pod" | "Container" | "PersistentVolumeClaim") {
-            if !kind.text().contains('/') {
-                kind.invalid("must be a standard limit type or fully qualified");
-            } else {
-                kind.qualified();
-            }
+        let whys = names::qualified(kind.text());
+        kind.tell(kind.text(), &whys);
+        if whys.is_empty() && !kind.text().contains('/') && !TYPES.contains(&kind.text()) {
+            kind.invalid("must be a standard limit type or fully qualified");
         }
-        if kind.text() == "Pod" {
-            for field in ["default", "defaultRequest"] {
-                let field = limit.at(field);
-                if !field.is_empty() {
-                    field.forbidden("may not be specified when `type` is 'Pod'");
-                }
-            }
-        }
-        if kind.text() == "PersistentVolumeClaim" {
-            let bounds = [limit.at("min"), limit.at("max")];
-            if bounds.iter().all(|b| b.value().get("storage").is_none()) {
-                limit.at("limits").required(
-                    "either minimum or maximum storage value is required, but neither was provided",
-                );
-            }
+        if !types.insert(kind.text()) {
+            kind.note(Cause::new(
+                "FieldValueDuplicate",
+                kind.path(),
+                format!("Duplicate value: {}", json!(kind.text())),
+            ));
         }
         limit_names(&limit, kind.text());
         limit_amounts(&limit, kind.text());
     }
 }
 
-/// Names of what is bounded.
+const TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
+
+/// Names of what is bounded, and what a type of objects cannot be without or cannot have.
 fn limit_names(limit: &At, kind: &str) {
-    for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
-        let amounts = limit.at(field);
-        if kind == "Pod" && field.starts_with("default") {
-            continue;
+    let contained = matches!(kind, "Pod" | "Container");
+    let check = |field: &str| {
+        for (name, amount) in limit.at(field).entries() {
+            resource_name(&amount, name, contained);
         }
-        for (name, amount) in amounts.entries() {
-            resource_name(&amount, name, matches!(kind, "Pod" | "Container"));
+    };
+    check("max");
+    check("min");
+    for field in ["default", "defaultRequest"] {
+        if kind != "Pod" {
+            check(field);
+        } else if !limit.at(field).is_empty() {
+            limit.at(field).forbidden("may not be specified when `type` is 'Pod'");
         }
     }
+    let unbound = ["min", "max"].iter().all(|field| limit.at(field).value().get("storage").is_none());
+    if kind == "PersistentVolumeClaim" && unbound {
+        let why = "either minimum or maximum storage value is required, but neither was provided";
+        limit.at("limits").required(why);
+    }
+    check("maxLimitRequestRatio");
 }
 
 /// Checks the name of an amount; `contained`: of what containers can have.
 pub fn resource_name(amount: &At, name: &str, contained: bool) {
-    let note = |why: &str| amount.note(Cause::invalid(amount.path(), &json!(name), why));
+    let note = |why: &str| amount.tell(name, &[why]);
     let domain = name.contains('/');
-    if !validate::is_qualified(name) {
-        note(validate::QUALIFIED);
-    } else if !domain && !is_standard(name) {
-        note("must be a standard resource type or fully qualified");
-    }
+    standard_name(amount, name);
     let container = CONTAINER_NAMES.contains(&name) || name.starts_with(HUGE_PAGES);
-    let extended = !name.starts_with("requests.") && validate::is_qualified(&format!("requests.{name}"));
     if !contained {
         return;
     }
     if !domain && !container {
         note("must be a standard resource for containers");
-    } else if !is_native(name) && !extended {
+    } else if !is_native(name) && !is_extended(name) {
         note("doesn't follow extended resource name standard");
+    }
+}
+
+/// A name that is standard, or has a domain.
+fn standard_name(amount: &At, name: &str) {
+    let whys = names::qualified(name);
+    amount.tell(name, &whys);
+    if whys.is_empty() && !name.contains('/') && !is_standard(name) {
+        amount.tell(name, &["must be a standard resource type or fully qualified"]);
+    }
+}
+
+/// Checks an amount of something: not less than none, and whole where pieces are counted.
+pub fn quantity_value(at: &At, name: &str) {
+    at.quantity();
+    let pieces = PIECES.contains(&name) || is_extended(name);
+    if pieces && amount("cpu", at.text()).is_some_and(|milli| milli % 1000 != 0) {
+        at.invalid("must be an integer");
     }
 }
 
@@ -99,15 +109,27 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
+/// What only some nodes have, which has a domain of its own.
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && names::qualified(&format!("requests.{name}")).is_empty()
+}
+
+/// One amount by its name: its number and its text.
+fn named<'v>(amounts: &At<'v, '_>, name: &str) -> Option<(i64, &'v str)> {
+    let text = amounts.value().get(name)?.as_str()?;
+    Some((amount(name, text)?, text))
+}
+
+/// How the amounts of each name go together.
 fn limit_amounts(limit: &At, kind: &str) {
     let (least, most) = (limit.at("min"), limit.at("max"));
     // Refused as a whole for pods.
     let defaults = |field: &str| limit.value().get(field).filter(|_| kind != "Pod");
     let given = limit.beside("default", defaults("default"));
     let asked = limit.beside("defaultRequest", defaults("defaultRequest"));
-    let text = |map: &At, name: &str| {
-        map.value().get(name).and_then(Value::as_str).and_then(|t| Some((amount(name, t)?, t.to_string())))
-    };
+    let ratios = limit.at("maxLimitRequestRatio");
     // Each pair: what must not be above what, the words for both, whose place is blamed, and whose value is shown.
     let pairs = [
         (&least, "min", &most, "max", &least, &least),
@@ -117,42 +139,37 @@ fn limit_amounts(limit: &At, kind: &str) {
         (&least, "min", &given, "default", &given, &least),
         (&given, "default", &most, "max", &given, &most),
     ];
-    for (low, low_name, high, high_name, blamed, shown) in pairs {
-        for (name, _) in low.entries() {
-            let (Some(a), Some(b)) = (text(low, name), text(high, name)) else { continue };
+    let all = [&most, &least, &given, &asked, &ratios];
+    let all: BTreeSet<&str> = all.iter().flat_map(|map| map.entries()).map(|(name, _)| name).collect();
+    for name in all {
+        for (low, low_name, high, high_name, blamed, shown) in pairs {
+            let (Some(a), Some(b)) = (named(low, name), named(high, name)) else { continue };
             if a.0 > b.0 {
                 let why = format!("{low_name} value {} is greater than {high_name} value {}", a.1, b.1);
                 shown.key(name).invalid_as(blamed.key(name).path(), &why);
             }
         }
-    }
-    // What cannot be given out twice has one amount.
-    for (name, request) in
-        asked.entries().filter(|(name, _)| !is_native(name) || name.starts_with(HUGE_PAGES))
-    {
-        if let (Some(a), Some(b)) = (text(&given, name), text(&asked, name))
+        limit_ratio(&ratios.key(name), named(&least, name), named(&most, name));
+        // What cannot be given out twice has one amount.
+        let single = !is_native(name) || name.starts_with(HUGE_PAGES);
+        if let (true, Some(a), Some(b)) = (single, named(&given, name), named(&asked, name))
             && a.0 != b.0
         {
             let why = format!("default value {} must equal to defaultRequest value {} in {name}", a.1, b.1);
-            request.invalid(&why);
+            asked.key(name).invalid(&why);
         }
     }
-    let ratios = limit.at("maxLimitRequestRatio");
-    for (name, ratio) in ratios.entries() {
-        if amount("cpu", ratio.text()).is_some_and(|milli| milli < 1000) {
-            ratio.invalid(&format!("ratio {} is less than 1", ratio.text()));
-        }
-        if let (Some(a), Some(b)) = (text(&least, name), text(&most, name))
-            && a.0 > 0
-            && amount("cpu", ratio.text())
-                .is_some_and(|milli| i128::from(milli) * i128::from(a.0) > i128::from(b.0) * 1000)
-        {
-            ratio.invalid(&format!(
-                "ratio {} is greater than max/min = {:.6}",
-                ratio.text(),
-                b.0 as f64 / a.0 as f64
-            ));
-        }
+}
+
+fn limit_ratio(ratio: &At, least: Option<(i64, &str)>, most: Option<(i64, &str)>) {
+    let Some(milli) = amount("cpu", ratio.text()) else { return };
+    if milli < 1000 {
+        ratio.invalid(&format!("ratio {} is less than 1", ratio.text()));
+    }
+    let (Some((least, _)), Some((most, _))) = (least, most) else { return };
+    if least > 0 && i128::from(milli) * i128::from(least) > i128::from(most) * 1000 {
+        let bound = most as f64 / least as f64;
+        ratio.invalid(&format!("ratio {} is greater than max/min = {bound:.6}", ratio.text()));
     }
 }
 
@@ -170,7 +187,7 @@ const SCOPES: [&str; 7] = [
 fn scope_fits(scope: &str, name: &str) -> bool {
     const COMPUTE: [&str; 6] =
         ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
-    if !STANDARD.contains(&name) && !name.contains(HUGE_PAGES) {
+    if (!STANDARD.contains(&name) || name == "storage") && !name.contains(HUGE_PAGES) {
         return true;
     }
     match scope {
@@ -190,18 +207,13 @@ fn conflicting(chosen: &[&str]) -> bool {
 /// The amounts of a quota, and of what is used of it.
 fn quota_amounts(amounts: &At) {
     for (name, bound) in amounts.entries() {
-        bound.quantity();
-        let known = STANDARD.contains(&name) || name.contains(HUGE_PAGES) || name.contains('/');
-        if !validate::is_qualified(name.strip_prefix("requests.").filter(|n| n.contains('/')).unwrap_or(name))
-        {
-            bound.note(Cause::invalid(bound.path(), &json!(name), validate::QUALIFIED));
-        } else if !known {
-            bound.note(Cause::invalid(bound.path(), &json!(name), "must be a standard resource for quota"));
+        standard_name(&bound, name);
+        let known = (STANDARD.contains(&name) && name != "storage")
+            || name.strip_prefix("requests.").unwrap_or(name).starts_with(HUGE_PAGES);
+        if !name.contains('/') && !known {
+            bound.tell(name, &["must be a standard resource for quota"]);
         }
-        let whole = PIECES.contains(&name) || (!is_native(name) && !name.starts_with("requests."));
-        if whole && amount("cpu", bound.text()).is_some_and(|milli| milli % 1000 != 0) {
-            bound.invalid("must be an integer");
-        }
+        quantity_value(&bound, name);
     }
 }
 

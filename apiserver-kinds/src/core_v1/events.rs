@@ -4,6 +4,7 @@
 
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same};
+use fleet_apiserver_schema::validate::NameRule;
 use serde_json::{Value, json};
 
 /// Most characters of texts of an event, and of its note.
@@ -23,7 +24,7 @@ const REFERENCE: [(&str, &str); 7] = [
 const SOURCE: [(&str, &str); 2] = [("component", "Component"), ("host", "Host")];
 
 /// What stays as it is once the newer group has seen it.
-const FROZEN: [&str; 13] = [
+const FROZEN: [&str; 14] = [
     "involvedObject",
     "reason",
     "message",
@@ -31,6 +32,8 @@ const FROZEN: [&str; 13] = [
     "firstTimestamp",
     "lastTimestamp",
     "count",
+    // There too, this is looked at twice.
+    "reason",
     "type",
     "eventTime",
     "action",
@@ -58,6 +61,7 @@ pub fn event(new: &At, old: Option<&At>, modern: bool) {
         return;
     }
     let Some(old) = old else {
+        new.at("metadata.name").name(NameRule::Subdomain);
         series(new);
         new_event(new);
         return;

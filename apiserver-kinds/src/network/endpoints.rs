@@ -5,6 +5,7 @@
 use super::{PROTOCOLS, canonical, check_ip, endpoint_ip, ip};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same};
+use fleet_apiserver_schema::names;
 use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -47,7 +48,16 @@ pub fn endpoints(new: &At, old: Option<&At>) {
                 number.invalid("must be between 1 and 65535, inclusive")
             }
             port.at("protocol").need_one_of(&PROTOCOLS);
+            application(&port);
         }
+    }
+}
+
+/// What is spoken at a port, if that is said.
+fn application(port: &At) {
+    let application = port.at("appProtocol");
+    if application.is_set() {
+        application.qualified();
     }
 }
 
@@ -56,19 +66,26 @@ const MOST_ENDPOINTS: usize = 1000;
 const MOST_ADDRESSES: usize = 100;
 const MOST_PORTS: usize = 20_000;
 
-/// Checks an EndpointSlice.
+/// Most zones, and most nodes, that an endpoint is meant for.
+const MOST_HINTS: usize = 8;
+
+/// Checks an EndpointSlice. The number of a port may be any.
 pub fn endpoint_slice(new: &At, old: Option<&At>) {
     let family = new.at("addressType");
     family.need_one_of(&["FQDN", "IPv4", "IPv6"]);
-    if let Some(old) = old {
-        family.same_as(&old.at("addressType"));
-    }
+    slice_ports(&new.at("ports"));
     if !unchanged(new, old, "endpoints") {
         slice_endpoints(&new.at("endpoints"), family.text());
     }
-    let ports = new.at("ports");
+    if let Some(old) = old {
+        family.same_as(&old.at("addressType"));
+    }
+}
+
+fn slice_ports(ports: &At) {
     if ports.len() > MOST_PORTS {
         ports.too_many(MOST_PORTS);
+        return;
     }
     let mut names = BTreeSet::new();
     for port in ports.items() {
@@ -77,14 +94,15 @@ pub fn endpoint_slice(new: &At, old: Option<&At>) {
         if !names.insert(name.text()) {
             name.duplicate();
         }
-        port.at("port").port();
         port.at("protocol").need_one_of(&PROTOCOLS);
+        application(&port);
     }
 }
 
 fn slice_endpoints(endpoints: &At, family: &str) {
     if endpoints.len() > MOST_ENDPOINTS {
         endpoints.too_many(MOST_ENDPOINTS);
+        return;
     }
     for endpoint in endpoints.items() {
         let addresses = endpoint.at("addresses");
@@ -100,8 +118,32 @@ fn slice_endpoints(endpoints: &At, family: &str) {
                 _ => {}
             }
         }
-        endpoint.at("hostname").name(NameRule::Label);
         endpoint.at("nodeName").name(NameRule::Subdomain);
+        endpoint.at("hostname").name(NameRule::Label);
+        hints(&endpoint.at("hints"));
+    }
+}
+
+/// For whom an endpoint is meant. Too many of one sort are told alone.
+fn hints(hints: &At) {
+    for field in ["forZones", "forNodes"] {
+        let list = hints.at(field);
+        if list.len() > MOST_HINTS {
+            list.too_many(MOST_HINTS);
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        for hint in list.items() {
+            let name = hint.at("name");
+            if !seen.insert(name.text()) {
+                name.duplicate();
+            }
+            if field == "forNodes" {
+                name.any_name(NameRule::Subdomain);
+            } else {
+                name.tell(name.text(), &names::label_value(name.text()));
+            }
+        }
     }
 }
 

@@ -2,12 +2,11 @@
 //!
 //! Inputs: decoded objects, defaults applied.
 
-use super::{check_point, need_segment};
+use super::{check_point, need_segment, sloppy};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::json;
-use std::net::IpAddr;
 
 /// Most bytes of the name of a controller.
 const MOST_CONTROLLER: usize = 250;
@@ -24,14 +23,6 @@ pub fn ingress(new: &At, old: Option<&At>, subresource: &str) {
         new.at(POINTS).items().for_each(|point| check_point(&point, &before));
         return;
     }
-    if old.is_none() {
-        let (notes, named) = (new.at("metadata.annotations"), spec.at("ingressClassName"));
-        let note = notes.key("kubernetes.io/ingress.class");
-        if note.is_set() && named.is_set() && note.text() != named.text() {
-            let why = "must match `ingressClassName` when both are specified";
-            note.invalid_as("annotations.kubernetes.io/ingress.class".into(), why);
-        }
-    }
     let (rules, fallback) = (spec.at("rules"), spec.at("defaultBackend"));
     if rules.is_empty() && !fallback.is_set() {
         rules.invalid_as(spec.path(), "either `defaultBackend` or `rules` must be specified");
@@ -39,7 +30,6 @@ pub fn ingress(new: &At, old: Option<&At>, subresource: &str) {
     if fallback.is_set() {
         backend(&fallback);
     }
-    spec.at("ingressClassName").name(NameRule::Subdomain);
     for rule in rules.items() {
         host(&rule.at("host"));
         let http = rule.at("http");
@@ -59,6 +49,14 @@ pub fn ingress(new: &At, old: Option<&At>, subresource: &str) {
             tls.at("secretName").name(NameRule::Subdomain);
         }
     }
+    let named = spec.at("ingressClassName");
+    named.name(NameRule::Subdomain);
+    let notes = new.at("metadata.annotations");
+    let note = notes.key("kubernetes.io/ingress.class");
+    if old.is_none() && note.is_set() && named.is_set() && note.text() != named.text() {
+        let why = "must match `ingressClassName` when both are specified";
+        note.invalid_as("annotations.kubernetes.io/ingress.class".into(), why);
+    }
 }
 
 fn good_secret(tls: &At) -> bool {
@@ -70,7 +68,7 @@ fn host(at: &At) {
     if at.text().is_empty() {
         return;
     }
-    if at.text().parse::<IpAddr>().is_ok() {
+    if sloppy(at.text()).is_some() {
         at.invalid("must be a DNS name, not an IP address");
     }
     domain(at);
@@ -93,7 +91,10 @@ fn domain(at: &At) {
 fn ingress_path(at: &At) {
     let (kind, path) = (at.at("pathType"), at.at("path"));
     match kind.text() {
-        "" => kind.required("pathType must be specified"),
+        "" => {
+            kind.required("pathType must be specified");
+            return;
+        }
         "Exact" | "Prefix" => {
             if !path.text().starts_with('/') {
                 path.invalid("must be an absolute path");

@@ -9,8 +9,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use fleet_apiserver_admission::access::user::{MASTERS, User};
 use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_openapi::objects;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
-use fleet_apiserver_schema::{http_io, protobuf};
+use fleet_apiserver_schema::http_io;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 use std::io::Write;
@@ -136,7 +137,7 @@ pub async fn as_protobuf(response: Response<Body>) -> ApiResult<Response<Body>> 
     let bytes =
         axum::body::to_bytes(body, usize::MAX).await.map_err(|e| ApiError::internal("", e.to_string()))?;
     let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let encoded = protobuf::encode(&value).ok_or_else(ApiError::not_acceptable)?;
+    let encoded = objects::encode(&value).ok_or_else(ApiError::not_acceptable)?;
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(http_io::PROTOBUF));
     Ok(Response::from_parts(parts, Body::from(encoded)))

@@ -9,3 +9,4 @@ mod issuer;
 pub mod metrics;
 pub mod serve;
 pub mod server;
+mod standing;

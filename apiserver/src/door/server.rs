@@ -4,6 +4,7 @@
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
 use crate::door::headers::{self, Flow};
+use crate::door::standing::Follower;
 use crate::door::{health, issuer, metrics};
 use crate::verbs::{action, connect, read, reviews, versions, watch, write};
 use axum::body::Body;
@@ -167,15 +168,28 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
         Route::Resource(target) => {
             let verb = verb(&parts.method, &target, &params);
             // Who may not ask does not learn what there is.
+            let question = question(&target, &params, verb.unwrap_or_default());
             if !core.auth.trusts(&user)
-                && let Err(e) =
-                    core.auth.allow(&core, &user, &question(&target, &params, verb.unwrap_or_default()))
+                && let Err(e) = core.auth.allow(&core, &user, &question)
             {
                 return Ok(flow.mark(headers::unsniffed(e.response())));
             }
             let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
+            let follower = (verb == "watch").then(|| Follower {
+                core: core.clone(),
+                door,
+                headers: parts.headers.clone(),
+                certificate: certificate.cloned(),
+                question,
+            });
             match resolve(&core, target, verb, params, parts.headers, user)? {
-                Some(mut call) => resource(&mut call, verb, body, &mut gate).await,
+                Some(mut call) => {
+                    let response = resource(&mut call, verb, body, &mut gate).await?;
+                    Ok(match follower {
+                        Some(follower) => follower.bound(response),
+                        None => response,
+                    })
+                }
                 None => Ok(not_found()),
             }
         }

@@ -13,7 +13,7 @@ use fleet_apiserver_kinds::scale;
 use fleet_apiserver_ownership::typed;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode};
+use fleet_apiserver_schema::{convert, decode, yaml};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -129,8 +129,35 @@ fn misnamed(call: &Call, config: &Value) -> Option<ApiError> {
     })
 }
 
+/// A configuration in JSON or YAML, and what is told of keys that it has twice.
+fn decode_config(call: &Call, body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
+    let told = call.params.get("fieldValidation") != "Ignore";
+    match tree::parse(body) {
+        // JSON is YAML, and judged as such.
+        Ok((config, paths)) if paths.is_empty() => Ok((config, Vec::new())),
+        Ok((config, _)) => Ok((config, if told { yaml::repeated(body) } else { Vec::new() })),
+        Err(_) => Ok((yaml::parse(body)?, if told { yaml::repeated(body) } else { Vec::new() })),
+    }
+}
+
+/// Keys that a configuration has twice are told when everything else of it could be applied.
+fn check_repeated(call: &mut Call, repeated: &[String]) -> ApiResult<()> {
+    let Some(first) = repeated.first() else { return Ok(()) };
+    if call.params.get("fieldValidation") == "Strict" {
+        let why = yaml::as_error(repeated);
+        let why = format!("error strict decoding YAML: error converting YAML to JSON: {why}");
+        return Err(ApiError::bad_request(why));
+    }
+    // Another attempt has told them.
+    if !call.warnings.contains(first) {
+        call.warnings.extend(repeated.iter().cloned());
+    }
+    Ok(())
+}
+
 /// PATCH by server-side apply: what a manager says of its fields becomes part of the object.
-pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Response<Body>> {
+pub(super) async fn apply_patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let (config, repeated) = decode_config(call, body)?;
     let uid = tree::meta_text(&config, "uid").to_string();
     let Config { value: config, pinned, misplaced } = read_config(call, config)?;
     let entry = call.entry.clone();
@@ -151,6 +178,7 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
                 return Err(ApiError::not_found(r, &call.name));
             }
             let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
+            check_repeated(call, &repeated)?;
             if !uid.is_empty() {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -171,6 +199,7 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
         };
         let live = versions::live(call, &old).await?;
         let mut new = managed::apply(&r.schema, Some(&live), config.clone(), force, &w)?;
+        check_repeated(call, &repeated)?;
         if let Some(e) = &misplaced {
             return Err(e.clone());
         }

@@ -6,6 +6,7 @@ use crate::verbs::body::decode_body;
 use crate::verbs::read;
 use axum::body::Body;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::{self as admission, Operation};
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds::pods;
@@ -62,10 +63,38 @@ fn target(call: &Call, binding: &Value) -> ApiResult<String> {
     }
 }
 
+/// Lets webhooks change what is to be done to a pod. They see it in its own kind, and in the namespace of the pod.
+pub async fn mutate(call: &mut Call, sent: &mut Value, api_version: &str, kind: &str) -> ApiResult<()> {
+    if call.core.admission.is_idle() || !sent.is_object() {
+        return Ok(());
+    }
+    let map = tree::object(sent);
+    map.insert("apiVersion".into(), api_version.into());
+    map.insert("kind".into(), kind.into());
+    let meta = tree::meta(sent);
+    if meta.get("namespace").and_then(Value::as_str).unwrap_or_default().is_empty() {
+        meta.insert("namespace".into(), call.namespace.as_str().into());
+    }
+    let name = call.name.clone();
+    admission::mutate(call, Operation::Create, &name, None, Some(sent)).await?;
+    Ok(())
+}
+
+/// Asks webhooks and policies about what is to be done to a pod.
+pub async fn validate(call: &mut Call, sent: &Value) -> ApiResult<()> {
+    if call.core.admission.is_idle() {
+        return Ok(());
+    }
+    let name = call.name.clone();
+    admission::validate(call, Operation::Create, &name, None, Some(sent)).await
+}
+
 /// Binds the pod of the call.
 pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
-    let (binding, _) = decode_body(call, body)?;
+    let (mut binding, _) = decode_body(call, body)?;
+    mutate(call, &mut binding, "v1", "Binding").await?;
     let node = target(call, &binding)?;
+    validate(call, &binding).await?;
     let wanted = tree::meta_text(&binding, "uid").to_string();
     let version = tree::meta_text(&binding, "resourceVersion").to_string();
     loop {

@@ -8,10 +8,12 @@ use fleet_apiserver_admission::form;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds::registration;
+use fleet_apiserver_openapi::objects;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
-use fleet_apiserver_schema::{convert, decode, patch, protobuf, syntax};
+use fleet_apiserver_schema::validate::{self, quoted};
+use fleet_apiserver_schema::{convert, decode, patch, syntax, yaml};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -29,49 +31,16 @@ pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
     if kind == "PatchOptions" && !apply && p.has("force") {
         causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
     }
-    if manager.len() > 128 {
-        causes.push(Cause::new(
-            "FieldValueTooLong",
-            "fieldManager",
-            "Too long: may not be more than 128 bytes",
-        ));
-    }
-    for (at, c) in manager.char_indices().filter(|(_, c)| !is_printed(*c)) {
-        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-        causes.push(Cause::invalid("fieldManager", &manager.into(), &why));
-    }
+    causes.extend(validate::field_manager(manager, "fieldManager"));
     causes.extend(dry_run_cause(call));
     if !matches!(p.get("fieldValidation"), "" | "Ignore" | "Warn" | "Strict") {
         let message = format!(
-            "Unsupported value: {:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
-            p.get("fieldValidation")
+            "Unsupported value: {}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+            quoted(p.get("fieldValidation"))
         );
         causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
     }
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", causes)) }
-}
-
-/// True for letters, marks, digits, signs, and the plain space: what of Unicode is seen.
-fn is_printed(c: char) -> bool {
-    let hidden = c.is_control() || (c.is_whitespace() && c != ' ');
-    let formats = matches!(
-        u32::from(c),
-        0xad | 0x600..=0x605
-            | 0x61c
-            | 0x6dd
-            | 0x70f
-            | 0x180e
-            | 0x200b..=0x200f
-            | 0x2028..=0x202e
-            | 0x2060..=0x206f
-            | 0xe000..=0xf8ff
-            | 0xfeff
-            | 0xfff0..=0xfffb
-            | 0xfffe..=0xffff
-            | 0xe0000..=0xe007f
-            | 0xf0000..=0x10_ffff
-    );
-    !hidden && !formats
 }
 
 /// What is wrong with the parameter `dryRun`.
@@ -89,20 +58,31 @@ pub fn unknown_dry_run(found: &[&str]) -> Option<Cause> {
     Some(Cause::new("FieldValueNotSupported", "dryRun", message))
 }
 
-/// Decodes a body of any accepted type into JSON; also returns duplicate keys.
+/// What is told of duplicate keys, by their paths.
+pub fn duplicates(paths: Vec<String>) -> Vec<String> {
+    paths.into_iter().map(|path| format!("{DUPLICATE}{path}\"")).collect()
+}
+
+/// How a text of a duplicate key in JSON begins; those of YAML have lines.
+const DUPLICATE: &str = "duplicate field \"";
+
+/// Decodes a body of any accepted type into JSON; also returns what is told of duplicate keys.
 pub fn decode_body(call: &Call, body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
     let (value, duplicates) = match http_io::content_type(&call.headers) {
-        "application/vnd.kubernetes.protobuf" => return Ok((protobuf::decode(body)?, Vec::new())),
+        "application/vnd.kubernetes.protobuf" => return Ok((objects::decode(body)?, Vec::new())),
         "application/yaml" => {
-            let value = http_io::parse_yaml(body).map_err(|e| {
+            let value = yaml::parse(body).map_err(|e| {
                 unrecognized(call, &format!("error converting YAML to JSON: {}", e.message()), body)
             })?;
-            (value, Vec::new())
+            (value, yaml::repeated(body))
         }
-        "" | "application/json" | "*/*" => tree::parse(body).map_err(|e| {
-            let why = syntax::problem(body).unwrap_or_else(|| e.to_string());
-            unrecognized(call, &format!("couldn't get version/kind; json parse error: {why}"), body)
-        })?,
+        "" | "application/json" | "*/*" => {
+            let (value, paths) = tree::parse(body).map_err(|e| {
+                let why = syntax::problem(body).unwrap_or_else(|| e.to_string());
+                unrecognized(call, &format!("couldn't get version/kind; json parse error: {why}"), body)
+            })?;
+            (value, self::duplicates(paths))
+        }
         _ => {
             return Err(ApiError::unsupported_media(
                 "application/json, application/yaml, application/vnd.kubernetes.protobuf",
@@ -188,7 +168,8 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
             r.kind, r.version, r.kind
         )));
     }
-    let mut problems: Vec<String> = duplicates.iter().map(|p| format!("duplicate field \"{p}\"")).collect();
+    let strict = call.params.get("fieldValidation") == "Strict";
+    let mut problems = told_twice(duplicates, &report.unknown, r.custom, strict);
     problems.extend(report.unknown.iter().map(|p| format!("unknown field \"{p}\"")));
     match call.params.get("fieldValidation") {
         "Strict" if !problems.is_empty() => {
@@ -205,6 +186,24 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
     }
     form::complete(&call.core, r, value);
     Ok(())
+}
+
+/// What is told of duplicate keys: a typed decoder does not look into fields that it does not know, and a strict one of YAML
+/// tells all of them at once.
+fn told_twice(duplicates: &[String], unknown: &[String], custom: bool, strict: bool) -> Vec<String> {
+    let is_unknown = |text: &str| {
+        let path = text.strip_prefix(DUPLICATE).unwrap_or_default();
+        unknown.iter().any(|field| {
+            path.strip_prefix(field.as_str()).is_some_and(|rest| rest.starts_with(['"', '.', '[']))
+        })
+    };
+    let told = duplicates.iter().filter(|text| custom || !is_unknown(text)).cloned();
+    let (fields, lines): (Vec<String>, Vec<String>) = told.partition(|text| text.starts_with(DUPLICATE));
+    match lines.is_empty() {
+        true => fields,
+        false if strict => vec![yaml::as_error(&lines)],
+        false => lines,
+    }
 }
 
 /// A custom resource that says it is another one: `wrong` in its kind, and in its version.

@@ -80,6 +80,19 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
     if causes.is_empty() { Ok(o) } else { Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
+/// Webhooks are told the options of a body as those of the URL.
+fn tell(call: &mut Call, o: &Options) {
+    if o.dry_run {
+        call.params.put("dryRun", "All");
+    }
+    if let Some(seconds) = o.grace {
+        call.params.put("gracePeriodSeconds", &seconds.to_string());
+    }
+    if !o.propagation.is_empty() {
+        call.params.put("propagationPolicy", &o.propagation);
+    }
+}
+
 /// Asks webhooks and policies whether an object may go.
 async fn admit(call: &mut Call, name: &str) -> ApiResult<()> {
     if node::name_of(&call.user).is_some()
@@ -120,10 +133,7 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         return Err(ApiError::method_not_allowed());
     }
     let o = options(call, body)?;
-    if o.dry_run {
-        // A body may have said so, and webhooks are told.
-        call.params.put("dryRun", "All");
-    }
+    tell(call, &o);
     let entry = call.entry.clone();
     let r = &*entry.resource;
     if r.is("", "namespaces") && namespaces::PERMANENT.contains(&call.name.as_str()) {
@@ -169,9 +179,7 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
 /// DELETE of a collection.
 pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     let o = options(call, body)?;
-    if o.dry_run {
-        call.params.put("dryRun", "All");
-    }
+    tell(call, &o);
     let entry = call.entry.clone();
     let r = &*entry.resource;
     let filter = Filter::of(call)?;

@@ -2,12 +2,12 @@
 //!
 //! Absent on purpose: the status of budgets (see `admission::budgets`).
 
-use crate::verbs::bind::{bound, check_named, set_condition};
+use crate::verbs::bind::{bound, check_named, mutate, set_condition, validate};
 use crate::verbs::removal::{Options, delete_object, seconds};
 use crate::verbs::{body, read};
 use axum::body::Body;
-use fleet_apiserver_admission::budgets;
 use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::{self as admission, budgets};
 use fleet_apiserver_ground::store::{Refused, Write};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
@@ -50,10 +50,13 @@ fn options(call: &Call, eviction: &Value) -> ApiResult<Options> {
 
 /// Evicts the pod of the call.
 pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
-    let (eviction, _) = body::decode_body(call, sent)?;
+    let (mut eviction, _) = body::decode_body(call, sent)?;
+    mutate(call, &mut eviction, "policy/v1", "Eviction").await?;
     check_named(call, &eviction, "Eviction")?;
     let mut o = options(call, &eviction)?;
+    validate(call, &eviction).await?;
     let pod = read::current(call).await?;
+    admission::nodes::restrict_eviction(call, &pod)?;
     match budgets::take(&call.core, &call.core.budgets, &call.namespace, &pod, o.dry_run).await {
         Err(e) if e.message().starts_with(SEVERAL) => return Ok(several(&e)),
         taken => taken?,

@@ -6,6 +6,7 @@
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_ownership::fieldset::{self, Set};
 use fleet_apiserver_ownership::merge::merge;
+use fleet_apiserver_ownership::sent;
 use fleet_apiserver_schema::canonical;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::{ListKind, Schema};
@@ -28,6 +29,9 @@ pub struct Writer<'a> {
 
 /// Update entries kept at most; more are merged into `ancient-changes`.
 const MAX_UPDATE_ENTRIES: usize = 10;
+
+/// Bytes of conflicts that are told; more are not.
+const CONFLICT_BYTES: usize = 1 << 20;
 
 fn is(entry: &Value, operation: &str, w: &Writer<'_>) -> bool {
     tree::text(entry, &["manager"]) == w.manager
@@ -61,22 +65,6 @@ fn take(new: &mut Value) -> Vec<Value> {
 /// What entries are sorted by. Times are all of one form.
 fn order(entry: &Value) -> [&str; 5] {
     ["operation", "time", "manager", "apiVersion", "subresource"].map(|key| tree::text(entry, &[key]))
-}
-
-/// True when an entry that a client sent can be understood.
-fn is_readable(entry: &Value) -> bool {
-    let text = |key: &str| tree::text(entry, &[key]);
-    matches!(text("operation"), "Apply" | "Update")
-        && !text("apiVersion").is_empty()
-        && text("fieldsType") == "FieldsV1"
-        && entry.get("fieldsV1").is_none_or(are_paths)
-}
-
-fn are_paths(set: &Value) -> bool {
-    let Some(map) = set.as_object() else { return set.is_null() };
-    let is_element =
-        |key: &str| key == "." || ["f:", "k:", "v:", "i:"].iter().any(|kind| key.starts_with(kind));
-    map.iter().all(|(key, below)| is_element(key) && are_paths(below))
 }
 
 fn give(new: &mut Value, mut entries: Vec<Value>) {
@@ -121,21 +109,20 @@ pub fn same_but_times(a: &Value, b: &Value) -> bool {
         })
 }
 
-/// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones, as
-/// always by a subresource. An empty list, or a single empty entry, resets them.
+/// Decides which managedFields a written object starts from: the client's when it sent some that can be understood, else the
+/// live ones (of a new object: none), as always by a subresource. An empty list, or a single empty entry, resets them.
 pub fn inherit(old: &Value, new: &mut Value, subresource: &str) {
-    let sent = tree::at(new, &["metadata", "managedFields"]).and_then(Value::as_array);
-    match sent.filter(|_| subresource.is_empty()).map(Vec::as_slice) {
-        Some(list) if list.is_empty() || matches!(list, [Value::Object(one)] if one.is_empty()) => {
-            tree::meta(new).remove("managedFields");
+    let live = || tree::at(old, &["metadata", "managedFields"]).cloned();
+    let meta = tree::meta(new);
+    let kept = match meta.remove("managedFields") {
+        Some(Value::Array(list)) if subresource.is_empty() => {
+            let is_reset =
+                list.is_empty() || matches!(list.as_slice(), [Value::Object(one)] if one.is_empty());
+            if is_reset { None } else { sent::read(list).map(Value::Array).or_else(live) }
         }
-        Some(list) if list.iter().all(is_readable) => {}
-        // What cannot be understood changes nothing of who owns what.
-        _ => {
-            let live = tree::at(old, &["metadata", "managedFields"]).cloned();
-            tree::put(tree::meta(new), "managedFields", live);
-        }
-    }
+        _ => live(),
+    };
+    tree::put(meta, "managedFields", kept);
 }
 
 /// Whether it is kept who owns which field of an object that is about to be changed. Where objects of some managers
@@ -197,7 +184,12 @@ fn merge_oldest(entries: &mut Vec<Value>) {
     }
     entries.sort_by(|a, b| order(a).cmp(&order(b)));
     // By version: where the entry stands that others are merged into.
-    let mut buckets = BTreeMap::<String, usize>::new();
+    let mut buckets = HashMap::<String, usize>::new();
+    for (i, e) in entries.iter().enumerate() {
+        if is_update(e) && order(e)[2] == ANCIENT && order(e)[4].is_empty() {
+            buckets.entry(order(e)[3].to_string()).or_insert(i);
+        }
+    }
     let mut gone = HashSet::new();
     for i in 0..entries.len() {
         if left <= MAX_UPDATE_ENTRIES {
@@ -207,12 +199,7 @@ fn merge_oldest(entries: &mut Vec<Value>) {
             continue;
         }
         let version = tree::text(&entries[i], &["apiVersion"]).to_string();
-        let is_bucket = |e: &Value| is_update(e) && order(e)[2..] == [ANCIENT, version.as_str(), ""];
-        let known = entries.iter().position(is_bucket);
-        let Some(bucket) = known.or_else(|| buckets.get(&version).copied()) else {
-            buckets.insert(version, i);
-            continue;
-        };
+        let bucket = *buckets.entry(version).or_insert(i);
         if bucket == i {
             continue;
         }
@@ -298,6 +285,7 @@ fn take_over(
     force: bool,
 ) -> ApiResult<()> {
     let mut conflicts = Vec::new();
+    let mut bytes = 0;
     for e in entries {
         let mut with = format!("conflict with \"{}\"", tree::text(e, &["manager"]));
         let sub = tree::text(e, &["subresource"]);
@@ -309,7 +297,11 @@ fn take_over(
         }
         let set = fields(e);
         fieldset::common(set, firm, &mut String::new(), &mut |path| {
-            conflicts.push(Cause::new("FieldManagerConflict", path, with.clone()));
+            // Paths may be long, and have much in common.
+            if bytes <= CONFLICT_BYTES {
+                bytes += path.len() + with.len();
+                conflicts.push(Cause::new("FieldManagerConflict", path, with.clone()));
+            }
         });
         fieldset::subtract(set, excused);
         if force {

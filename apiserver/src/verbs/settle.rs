@@ -16,6 +16,7 @@ use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_kinds::{pods, services};
 use fleet_apiserver_schema::crd as definitions;
+use fleet_apiserver_schema::custom;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
@@ -56,16 +57,7 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
     let mut causes = Vec::new();
     validate::metadata(name_rule(r, old), value, &mut causes);
     if r.custom {
-        let before = causes.len();
-        // Unchanged invalid parts of an existing object are tolerated.
-        validate::changed(&r.schema, value, old, "", &mut causes);
-        // Rules are judged on objects of the right shape only.
-        if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
-            causes.extend(rules.broken(value, old));
-        } else if r.rules.is_some() && causes.len() > before {
-            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-            causes.push(Cause::invalid("<nil>", &Value::Null, why));
-        }
+        custom::check(r, old, value, subresource, &mut causes);
     } else {
         kinds::check_finalizers(value, &mut causes);
         kinds::check(r, old, value, subresource, &mut causes);

@@ -1,9 +1,8 @@
 //! TokenRequests: a token for a service account, with a lifetime, audiences, and an object it is bound to.
 //!
-//! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`), and
-//! webhooks that change a request.
+//! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`).
 
-use super::{body, read};
+use super::{bind, body, read};
 use axum::body::Body;
 use fleet_apiserver_admission::access::accounts;
 use fleet_apiserver_admission::call::Call;
@@ -129,6 +128,8 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         let r = Resource { group: GROUP.into(), plural: "TokenRequest".into(), ..Resource::default() };
         return Err(ApiError::conflict(&r, &call.name, &why));
     }
+    bind::mutate(call, &mut value, "authentication.k8s.io/v1", "TokenRequest").await?;
+    admission::nodes::restrict_token(call, &value)?;
     let spec = value.get("spec").cloned().unwrap_or_default();
     let seconds = seconds(&spec)?;
     let mut audiences = tree::list(&spec, &["audiences"]).to_vec();

@@ -5,7 +5,7 @@
 
 use crate::verbs::body::{
     AFTER_ADMISSION, check_named, check_namespace_of_body, check_options, created_by_update, decode_body,
-    normalize, take_unchanged, undecodable, unite_owners, updated_blindly,
+    duplicates, normalize, take_unchanged, undecodable, unite_owners, updated_blindly,
 };
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{self, Outcome, check_object, compose, finish, keeps_status_on_create};
@@ -120,7 +120,7 @@ fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
 
 /// Records what the caller wrote of a new object. Who creates an object owns its defaults too.
 fn track_new(call: &Call, value: &mut Value, now: &str) {
-    tree::meta(value).remove("managedFields");
+    managed::inherit(&Value::Null, value, "");
     if !call.resource().custom && !call.core.untracked.contains(call.manager()) {
         kinds::of_fields(call.resource(), value);
         if call.resource().is("apps", "daemonsets") {
@@ -219,7 +219,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
         call.warnings.extend(kinds::warnings::of(r, None, value));
     }
     admission::plugins::check_new(call, value)?;
-    admission::pod_security::check(call, value)?;
+    admission::pod_security::check(call, None, value)?;
     admission::pod_security::check_namespace(call, None, value).await?;
     if settle::is_policy(r) {
         let status = admission::typing::status(&call.core, value);
@@ -364,9 +364,7 @@ pub(super) async fn change(
     }
     admission::plugins::check_change(call, &live, outcome.value(&live))?;
     admission::pod_security::check_namespace(call, Some(&live), outcome.value(&live)).await?;
-    if live.get("spec") != outcome.value(&live).get("spec") {
-        admission::pod_security::check(call, outcome.value(&live))?;
-    }
+    admission::pod_security::check(call, Some(&live), outcome.value(&live))?;
     admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
     let charges = match &outcome {
         Outcome::Write(new) => resource_quota::charge_change(
@@ -534,15 +532,14 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             ApiError::unknown_patch()
         });
     }
+    if apply {
+        return apply::apply_patch(call, body).await;
+    }
     let parse = || match tree::parse(body) {
-        Ok(found) => Ok(found),
-        Err(_) if apply => Ok((http_io::parse_yaml(body)?, Vec::new())),
+        Ok((document, paths)) => Ok((document, duplicates(paths))),
         Err(e) => Err(ApiError::bad_request(format!("error decoding patch: {e}"))),
     };
     let (document, duplicates) = parse()?;
-    if apply {
-        return apply::apply_patch(call, document).await;
-    }
     let mut parsed = Some(document);
     for _ in 0..PATCH_ATTEMPTS {
         // Each attempt uses the document up; more than one is rare.
@@ -555,7 +552,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         let scaling = call.subresource == "scale";
         let json_patch = kind == "application/json-patch+json";
         let mut new = match (scaling, json_patch) {
-            (true, _) => scale::of(call.resource(), &live)?,
+            (true, _) => scale::to_patch(call.resource(), &live)?,
             // Only a JSON patch can test or change single entries of managedFields.
             (false, true) => live.clone(),
             (false, false) => managed::without(&mut live, |bare| bare.clone()),

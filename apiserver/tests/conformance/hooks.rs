@@ -207,6 +207,66 @@ async fn only_what_the_rules_name_is_asked() {
 }
 
 #[tokio::test]
+async fn webhooks_see_what_is_done_to_a_pod() {
+    let api = Api::new().await;
+    if api.embedded().is_none() {
+        return;
+    }
+    let actions = json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["pods/eviction", "pods/binding", "serviceaccounts/token"]}]});
+    let noting = Listener::start(|_| {
+        patch(json!([{"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}}]))
+    })
+    .await;
+    let judging = Listener::start(|r| match r["name"].as_str() {
+        Some("kept") => json!({"allowed": false, "status": {"message": "it stays"}}),
+        _ => json!({"allowed": true}),
+    })
+    .await;
+    register(&api, "mutating", json!([webhook(&api, noting.config(), actions.clone())])).await;
+    register(&api, "validating", json!([webhook(&api, judging.config(), actions)])).await;
+    let pods = api.core("pods");
+    for name in ["kept", "gone", "placed"] {
+        api.post(&pods, pod(name)).await.expect(201);
+    }
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let refused = api.post(&format!("{pods}/kept/eviction"), named("kept")).await.expect(400);
+    assert_eq!(refused.message(), "admission webhook \"one.test.dev\" denied the request: it stays");
+    api.get(&format!("{pods}/kept")).await.expect(200);
+    api.post(&format!("{pods}/gone/eviction?fieldManager=me"), named("gone")).await.expect(201);
+    let binding = json!({"metadata": {"name": "placed"}, "target": {"kind": "Node", "name": "n"}});
+    api.post(&format!("{pods}/placed/binding"), binding).await.expect(201);
+    // What the webhook adds to a binding becomes the pod's.
+    let placed = api.get(&format!("{pods}/placed")).await.expect(200).body;
+    assert_eq!(placed["metadata"]["annotations"]["by"], "hook");
+    let token = json!({"spec": {}});
+    api.post(&api.core("serviceaccounts/default/token"), token).await.expect(201);
+    let asked = judging.asked();
+    let seen: Vec<(&Value, &Value, &Value)> =
+        asked.iter().map(|r| (&r["kind"]["group"], &r["kind"]["kind"], &r["subResource"])).collect();
+    assert_eq!(
+        seen,
+        [
+            (&json!("policy"), &json!("Eviction"), &json!("eviction")),
+            (&json!("policy"), &json!("Eviction"), &json!("eviction")),
+            (&json!(""), &json!("Binding"), &json!("binding")),
+            (&json!("authentication.k8s.io"), &json!("TokenRequest"), &json!("token")),
+        ]
+    );
+    let gone = &asked[1];
+    assert_eq!(gone["resource"], json!({"group": "", "version": "v1", "resource": "pods"}));
+    assert_eq!((&gone["operation"], &gone["object"]["kind"]), (&json!("CREATE"), &json!("Eviction")));
+    assert_eq!(
+        (&gone["object"]["metadata"]["namespace"], &gone["oldObject"]),
+        (&json!(api.ns), &Value::Null)
+    );
+    assert_eq!(
+        gone["options"],
+        json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"})
+    );
+}
+
+#[tokio::test]
 async fn mutating_webhooks_change_objects_in_order() {
     let api = Api::new().await;
     if api.embedded().is_none() {

@@ -143,8 +143,8 @@ async fn claims() {
     let claim = |name: &str| json!({"kind": "PersistentVolumeClaim", "name": name});
     let cases = &[
         (
-            spec(json!({"dataSource": {"kind": "VolumeSnapshot", "name": "s"}})),
-            "spec.dataSource: Invalid value: \"VolumeSnapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            spec(json!({"dataSourceRef": {"kind": "VolumeSnapshot", "name": "s"}})),
+            "spec.dataSourceRef: Invalid value: \"VolumeSnapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         ),
         (
             spec(json!({"dataSource": claim("a"), "dataSourceRef": claim("b")})),
@@ -354,7 +354,7 @@ async fn secrets_accounts_namespaces_and_names() {
         "template": template}});
     let named = (
         json!({"metadata": {"name": "a.b"}}),
-        "metadata.name: Invalid value: \"a.b\": a lowercase RFC 1123 label",
+        "metadata.name: Invalid value: \"a.b\": must not contain dots",
     );
     refused(&api, &api.group("apps/v1", "statefulsets"), &set, &[named]).await;
     api.done().await;

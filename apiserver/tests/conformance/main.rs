@@ -4,14 +4,17 @@
 #![recursion_limit = "256"]
 
 mod access;
+mod admission;
 mod api;
 mod bad_input;
 mod cluster;
 mod conversions;
+mod definition_details;
 mod definitions;
 mod edges;
 mod expressions;
 mod hooks;
+mod kind_causes;
 mod kind_details;
 mod kinds;
 mod lists;

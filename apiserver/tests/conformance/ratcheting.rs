@@ -123,7 +123,10 @@ async fn a_schema_that_cannot_be_kept_is_refused_at_its_place() {
             "[l].items.x-kubernetes-map-type",
         ),
         (json!({"s": {"type": "string", "x-kubernetes-map-type": "atomic"}}), "[s].type"),
-        (json!({"o": {"type": "object", "additionalProperties": false}}), "[o].additionalProperties"),
+        (
+            json!({"o": {"type": "object", "additionalProperties": false, "properties": {"q": text}}}),
+            "[o].additionalProperties",
+        ),
         (
             json!({"i": {"type": "integer", "default": 9, "x-kubernetes-validations": [{"rule": "self < 5"}]}}),
             "[i].default",

@@ -49,6 +49,23 @@ impl Admission {
         None
     }
 
+    /// Gives an admitted pod what it requests now, or returns the resource that its node lacks for that.
+    pub fn resize(&mut self, pod: &Pod) -> Option<String> {
+        let (node, before) = self.taken.get_mut(&pod.key())?;
+        let left = self.left.get_mut(&*node)?;
+        let mut wanted = requests(pod);
+        wanted.set(ResourceName::PODS, 1);
+        left.add(before);
+        if let Some(short) = wanted.shortages(left).first() {
+            let short = short.to_string();
+            left.sub(before);
+            return Some(short);
+        }
+        left.sub(&wanted);
+        *before = wanted;
+        None
+    }
+
     pub fn short(&self, key: &PodKey) -> Option<String> {
         self.refused.get(key).cloned()
     }

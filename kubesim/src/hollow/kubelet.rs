@@ -16,7 +16,7 @@ use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUn
 use jiff::Timestamp;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
     runtime::watcher,
 };
 use tokio::time::Instant;
@@ -36,6 +36,8 @@ use fleet_simulator::run_plan::{Ending, RunPlan, RunTime, run_plan};
 /// First wait after a failed write or a broken watch; doubles up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
+/// How often a resize that waits for a place is tried.
+const RESIZE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The next step for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ enum Step {
     Start,
     /// Read the run plan of a pod that was Running before this process started.
     Resume,
+    /// Write what its containers have after a resize.
+    Resize,
     /// Write Succeeded or Failed.
     Finish,
     /// Write Failed: its watchdog has stopped the containers.
@@ -61,6 +65,8 @@ struct TrackedPod {
     attempts: u32,
     /// Version of the pod in which its end was written.
     ended_at: Option<u64>,
+    /// A timer tries its resize again.
+    resize_waits: bool,
 }
 
 /// A step for the pod of this uid; ignored if that pod no longer exists.
@@ -81,6 +87,9 @@ enum Written {
     Runs(RunPlan),
     /// The pod has ended, in this version.
     Ended(Option<u64>),
+    Resized,
+    /// The node lacks something for the resize.
+    Deferred,
     Deleted,
 }
 
@@ -241,9 +250,11 @@ impl Kubelets<'_> {
             plan: None,
             attempts: 0,
             ended_at: None,
+            resize_waits: false,
         });
         if entry.pod.uid() != pod.uid() {
             (entry.step, entry.plan, entry.attempts, entry.ended_at) = (None, None, 0, None);
+            entry.resize_waits = false;
         }
         // Deleted again with a shorter grace period.
         let until = |pod: &Pod| pod.metadata.deletion_timestamp.as_ref().map(|until| until.0);
@@ -271,6 +282,11 @@ impl Kubelets<'_> {
             }
             (false, Phase::Pending, None) => Some(Step::Start),
             (false, Phase::Running, None) => Some(Step::Resume),
+            (false, Phase::Running, Some(Step::Start | Step::Resume | Step::Resize))
+                if entry.pod.is_unseen() =>
+            {
+                Some(Step::Resize)
+            }
             // A late write of its start has overwritten its end. Like a kubelet, it writes the end again.
             (false, Phase::Running, Some(step @ (Step::Finish | Step::Stop)))
                 if entry.ended_at.is_some_and(|ended| version(&entry.pod).is_some_and(|now| now > ended)) =>
@@ -336,12 +352,14 @@ impl Kubelets<'_> {
                 Some(Step::Delete) => due.step != Step::Delete,
                 // A stopped pod does not finish.
                 Some(Step::Stop) => due.step != Step::Stop,
+                Some(Step::Finish) => due.step == Step::Resize,
                 _ => false,
             };
             // A pod with the same name may exist by now; this result is not about it.
             if self.live(&due).is_some_and(|entry| !over(entry)) {
                 if let Some(entry) = self.pods.get_mut(&due.key) {
                     entry.step = Some(due.step);
+                    entry.resize_waits &= due.step != Step::Resize;
                 }
                 self.waiting.push_back(due);
             }
@@ -361,16 +379,21 @@ impl Kubelets<'_> {
             let Some(entry) = self.live(&due) else {
                 continue;
             };
+            let (pod, plan) = (entry.pod.clone(), entry.plan);
+            let short = match due.step {
+                Step::Resize => self.admission.resize(&pod),
+                _ => self.admission.short(&due.key),
+            };
             let work = Work {
                 client: self.client.clone(),
                 owners: self.owners.clone(),
                 cluster: self.options.cluster.clone(),
                 default: self.options.default_run_time,
-                pod: entry.pod.clone(),
-                plan: entry.plan,
-                node_index: entry.pod.spec.node_name.as_ref().and_then(|node| self.nodes.get(node)).copied(),
+                node_index: pod.spec.node_name.as_ref().and_then(|node| self.nodes.get(node)).copied(),
+                pod,
+                plan,
                 now: self.options.clock.now(),
-                short: self.admission.short(&due.key),
+                short,
             };
             self.in_flight.push(
                 async move {
@@ -399,17 +422,27 @@ impl Kubelets<'_> {
             }
             Ok(Written::Runs(plan)) => {
                 entry.plan = Some(plan);
-                let RunTime::For(run_time) = plan.run_time else {
-                    return;
-                };
-                let left = match due.step {
-                    Step::Resume => remaining(entry.pod.status.start_time.as_deref(), run_time, now),
-                    _ => run_time,
-                };
-                self.timers.insert(Instant::now() + left, Due { step: Step::Finish, ..due });
+                // It may have been resized while no kubelet ran.
+                let resized = entry.pod.is_unseen() || entry.pod.waits_for_resize();
+                let resized = (resized && entry.step == Some(Step::Resume)).then(|| due.key.clone());
+                if let RunTime::For(run_time) = plan.run_time {
+                    let left = match due.step {
+                        Step::Resume => remaining(entry.pod.status.start_time.as_deref(), run_time, now),
+                        _ => run_time,
+                    };
+                    self.timers.insert(Instant::now() + left, Due { step: Step::Finish, ..due });
+                }
+                if let Some(key) = resized {
+                    self.begin(key, Step::Resize);
+                }
             }
             Ok(Written::Ended(version)) => entry.ended_at = version,
-            Ok(Written::Deleted) => {}
+            Ok(Written::Deferred) => {
+                if !std::mem::replace(&mut entry.resize_waits, true) {
+                    self.timers.insert(Instant::now() + RESIZE_PERIOD, due);
+                }
+            }
+            Ok(Written::Resized | Written::Deleted) => {}
         }
     }
 }
@@ -462,6 +495,7 @@ impl Work {
                 let patch = status::finished(&self.pod, plan.ending, self.now);
                 self.write(&api, &key, &patch).await.map(Written::Ended)
             }
+            Step::Resize => self.resize(&api, &key).await,
             Step::Stop => {
                 let patch = status::finished(&self.pod, Ending::Fails, self.now);
                 self.write(&api, &key, &patch).await.map(Written::Ended)
@@ -478,6 +512,18 @@ impl Work {
                 api.delete(&key.name, &params).await.map(|_| Written::Deleted)
             }
         }
+    }
+
+    /// Writes the resize into the status that stands: it tells of restarts, which this process does not remember.
+    async fn resize(&self, api: &Api<Pod>, key: &PodKey) -> Result<Written, kube::Error> {
+        let kind = ApiResource::erase::<Pod>(&());
+        let whole: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind);
+        let found = whole.get(&key.name).await?;
+        let (version, short) = (found.metadata.resource_version.as_deref(), self.short.as_deref());
+        if let Some(patch) = status::resized(&self.pod, &found.data["status"], version, short, self.now) {
+            self.write(api, key, &patch).await?;
+        }
+        Ok(if short.is_some() { Written::Deferred } else { Written::Resized })
     }
 
     /// Returns the version of the pod with this status.

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use fleet_simulator::run_plan::Nature;
 
+/// Condition of a pod whose resize waits for a place.
+pub const RESIZE_PENDING: &str = "PodResizePending";
+
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Pod {
     #[serde(default)]
@@ -47,6 +50,9 @@ pub struct Container {
     pub restart_policy: Option<String>,
     #[serde(default)]
     pub resources: Value,
+    /// What a resize of each resource needs: nothing, or a restart.
+    #[serde(default)]
+    pub resize_policy: Vec<Value>,
 }
 
 impl Container {
@@ -67,6 +73,9 @@ pub struct PodStatus {
     pub conditions: Vec<Value>,
     #[serde(default, rename = "podIP")]
     pub pod_ip: Option<String>,
+    /// Generation of the pod that its kubelet has seen; none for a pod that another kubelet started.
+    #[serde(default)]
+    pub observed_generation: Option<i64>,
 }
 
 impl kube::Resource for Pod {
@@ -140,6 +149,18 @@ impl Pod {
             Some("Succeeded" | "Failed") => Phase::Finished,
             _ => Phase::Pending,
         }
+    }
+
+    /// True for a running pod whose spec has changed since its kubelet looked.
+    pub fn is_unseen(&self) -> bool {
+        let seen = self.status.observed_generation;
+        self.phase() == Phase::Running && seen.is_some() && self.metadata.generation > seen
+    }
+
+    /// True for a running pod whose resize waits for a place.
+    pub fn waits_for_resize(&self) -> bool {
+        let is_pending = |condition: &Value| condition["type"] == RESIZE_PENDING;
+        self.phase() == Phase::Running && self.status.conditions.iter().any(is_pending)
     }
 
     /// Pods of workloads that never end by themselves, and bare pods that restart forever, are services.

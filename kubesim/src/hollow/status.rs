@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod::{Container, Pod};
+use super::pod::{Container, Pod, RESIZE_PENDING};
 use fleet_simulator::run_plan::Ending;
 
 /// Kubernetes times have whole seconds.
@@ -26,6 +26,7 @@ pub fn running(pod: &Pod, node_index: usize, at: Timestamp) -> Value {
             "podIP": pod_ip,
             "podIPs": [{"ip": pod_ip}],
             "startTime": now,
+            "observedGeneration": pod.metadata.generation,
             "containerStatuses": pod.spec.containers.iter().map(|container| {
                 container_status(pod, container, true, json!({"running": {"startedAt": now}}))
             }).collect::<Vec<_>>(),
@@ -64,6 +65,80 @@ pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
         patch["status"]["initContainerStatuses"] = init_statuses(pod, &started, &now, false).into();
     }
     patch
+}
+
+/// A running pod gets what its spec asks for now, at once, or says that its node lacks something for that. `standing` is
+/// its status, `version` that of the pod with this status. None for a pod that no longer runs.
+pub fn resized(
+    pod: &Pod,
+    standing: &Value,
+    version: Option<&str>,
+    short: Option<&str>,
+    at: Timestamp,
+) -> Option<Value> {
+    if standing["phase"] != "Running" {
+        return None;
+    }
+    let now = time_text(at);
+    let list = |field: &str| standing[field].as_array().cloned().unwrap_or_default();
+    let (mut pending, mut conditions): (Vec<Value>, Vec<Value>) =
+        list("conditions").into_iter().partition(|condition| condition["type"] == RESIZE_PENDING);
+    let mut status = json!({"observedGeneration": pod.metadata.generation});
+    if let Some(short) = short {
+        let since = pending.pop().map_or_else(|| json!(now), |mut known| known["lastTransitionTime"].take());
+        conditions.push(json!({"type": RESIZE_PENDING, "status": "True", "reason": "Deferred",
+            "message": format!("Node didn't have enough resource: {short}"), "lastProbeTime": null,
+            "lastTransitionTime": since, "observedGeneration": pod.metadata.generation}));
+    } else {
+        for (field, containers) in [
+            ("containerStatuses", &pod.spec.containers),
+            ("initContainerStatuses", &pod.spec.init_containers),
+        ] {
+            let mut statuses = list(field);
+            for status in &mut statuses {
+                if let Some(container) = containers.iter().find(|container| status["name"] == container.name)
+                {
+                    resize(status, container, &now);
+                }
+            }
+            if !statuses.is_empty() {
+                status[field] = statuses.into();
+            }
+        }
+    }
+    status["conditions"] = conditions.into();
+    Some(json!({"metadata": {"uid": pod.uid(), "resourceVersion": version}, "status": status}))
+}
+
+/// Writes what a container has now into its status. Some resources change only by a restart.
+fn resize(status: &mut Value, container: &Container, now: &str) {
+    let before = status["resources"].take();
+    let differs = |resource: &Value| {
+        let name = resource.as_str().unwrap_or_default();
+        ["requests", "limits"].iter().any(|part| before[*part][name] != container.resources[*part][name])
+    };
+    let restarts = container
+        .resize_policy
+        .iter()
+        .any(|policy| policy["restartPolicy"] == "RestartContainer" && differs(&policy["resourceName"]));
+    if restarts && status["state"]["running"].is_object() {
+        let started = status["state"]["running"]["startedAt"].take();
+        status["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "Error", "startedAt": started,
+            "finishedAt": now, "containerID": status["containerID"]}});
+        status["state"] = json!({"running": {"startedAt": now}});
+        status["restartCount"] = (status["restartCount"].as_i64().unwrap_or_default() + 1).into();
+    }
+    allocate(status, container);
+}
+
+/// A container has what its spec asks for. A server takes a resize only where a kubelet says so.
+fn allocate(status: &mut Value, container: &Container) {
+    let requests = &container.resources["requests"];
+    status["resources"] =
+        if container.resources.is_object() { container.resources.clone() } else { json!({}) };
+    if requests.as_object().is_some_and(|requests| !requests.is_empty()) {
+        status["allocatedResources"] = requests.clone();
+    }
 }
 
 /// Pending to Failed: the node lacks resources for it.
@@ -119,7 +194,7 @@ fn conditions(pod: &Pod, now: &str, ready: bool, reason: Option<&str>) -> Vec<Va
 
 fn container_status(pod: &Pod, container: &Container, ready: bool, state: Value) -> Value {
     let id = format!("hollow://{}/{}", pod.uid(), container.name);
-    json!({
+    let mut status = json!({
         "name": container.name,
         "image": container.image,
         "imageID": container.image,
@@ -129,7 +204,9 @@ fn container_status(pod: &Pod, container: &Container, ready: bool, state: Value)
         "restartCount": 0,
         "lastState": {},
         "state": state,
-    })
+    });
+    allocate(&mut status, container);
+    status
 }
 
 pub fn host_ip(node_index: usize) -> String {
@@ -185,6 +262,57 @@ mod tests {
         );
         assert_eq!(status["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
         assert_eq!(status["containerStatuses"][0]["ready"], true);
+    }
+
+    fn sized(cpu: &str) -> Pod {
+        let mut pod = pod();
+        pod.metadata.generation = Some(2);
+        pod.spec.containers[0].resources = json!({"requests": {"cpu": cpu}, "limits": {"cpu": "2"}});
+        pod.spec.containers[0].resize_policy =
+            vec![json!({"resourceName": "cpu", "restartPolicy": "RestartContainer"})];
+        pod
+    }
+
+    #[test]
+    fn a_resize_gives_a_container_what_its_spec_asks_for_now() {
+        let at: Timestamp = "2026-01-01T00:00:05Z".parse().expect("a time");
+        let standing = running(&sized("1"), 1, at)["status"].clone();
+        let container = &standing["containerStatuses"][0];
+        assert_eq!(container["allocatedResources"], json!({"cpu": "1"}));
+        assert_eq!(container["resources"]["limits"], json!({"cpu": "2"}));
+        let resized = |pod: &Pod, standing: &Value, short: Option<&str>| {
+            super::resized(pod, standing, Some("7"), short, at).map(|patch| patch["status"].clone())
+        };
+        let now = resized(&sized("1500m"), &standing, None).expect("a status");
+        let container = &now["containerStatuses"][0];
+        assert_eq!(container["allocatedResources"], json!({"cpu": "1500m"}));
+        assert_eq!(container["resources"]["requests"], json!({"cpu": "1500m"}));
+        assert_eq!((&container["restartCount"], &now["observedGeneration"]), (&json!(1), &json!(2)));
+        // What does not change needs no restart.
+        let same = resized(&sized("1"), &standing, None).expect("a status");
+        assert_eq!(same["containerStatuses"][0]["restartCount"], 0);
+        let ended = finished(&sized("1"), Ending::Succeeds, at)["status"].clone();
+        assert_eq!(resized(&sized("2"), &ended, None), None);
+    }
+
+    #[test]
+    fn a_resize_without_a_place_waits_and_says_so() {
+        let at: Timestamp = "2026-01-01T00:00:05Z".parse().expect("a time");
+        let standing = running(&sized("1"), 1, at)["status"].clone();
+        let patch = resized(&sized("2"), &standing, Some("7"), Some("cpu"), at).expect("a patch");
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert!(patch["status"].get("containerStatuses").is_none());
+        let mut waits = sized("2");
+        waits.status.phase = Some("Running".into());
+        waits.status.conditions = patch["status"]["conditions"].as_array().cloned().expect("conditions");
+        let pending = waits.status.conditions.last().expect("a condition");
+        assert_eq!((&pending["type"], &pending["reason"]), (&json!(RESIZE_PENDING), &json!("Deferred")));
+        assert!(waits.waits_for_resize());
+        let mut standing = standing;
+        standing["conditions"] = patch["status"]["conditions"].clone();
+        let done = resized(&waits, &standing, None, None, at).expect("a patch");
+        let left = done["status"]["conditions"].as_array().expect("conditions");
+        assert!(left.iter().all(|condition| condition["type"] != RESIZE_PENDING), "{left:?}");
     }
 
     #[test]

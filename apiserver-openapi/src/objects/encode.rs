@@ -171,7 +171,7 @@ mod tests {
             let mut read = super::super::decode(&written).expect("an envelope");
             let mut wanted = object.clone();
             for value in [&mut read, &mut wanted] {
-                crate::canonical::complete(value);
+                fleet_apiserver_schema::canonical::complete(value);
             }
             assert_eq!(read, wanted);
         }

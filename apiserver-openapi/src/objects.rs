@@ -2,12 +2,12 @@
 //!
 //! Inputs: the Kubernetes envelope (`k8s\0` and an Unknown message) and the field table of the artefact.
 
-use crate::canonical::is_zero;
-use crate::error::{ApiError, ApiResult};
-use crate::presence::Presence;
-use crate::schema::{self, Schema};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use fleet_apiserver_schema::canonical::is_zero;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::presence::Presence;
+use fleet_apiserver_schema::{Schema, artefact, builtins};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -38,7 +38,7 @@ type Table = HashMap<Box<str>, Vec<Field>>;
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let artefact = schema::artefact();
+        let artefact = artefact();
         let empty = Map::new();
         let messages = artefact.get("pb").and_then(Value::as_object).unwrap_or(&empty);
         let field = |f: &Value| Field {
@@ -149,7 +149,7 @@ fn message_name(api_version: &str, kind: &str) -> String {
         }
         _ => {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-            crate::builtins::definition(group, version, kind)
+            builtins::definition(group, version, kind)
         }
     }
 }
