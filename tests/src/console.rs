@@ -2,8 +2,9 @@
 //!
 //! A block of the language `console` holds commands behind `$ ` (continued behind `> `) and, below each, what it
 //! prints. In what is printed, a line `...` stands for any lines, and `...` within a line for any words or
-//! characters. Ages and generated suffixes of names match any other of their kind. Blocks `console no-run` are not run;
-//! the suite lists why. Deliberately absent: running anything.
+//! characters; a word that ends with `...` at the end of a line, for the rest of the line. Ages and generated suffixes of
+//! names match any other of their kind. A last line `^C` says that the reader interrupts the command there. Blocks
+//! `console no-run` are not run; the suite lists why. Deliberately absent: running anything.
 
 use std::path::Path;
 
@@ -16,6 +17,8 @@ use crate::table::is_age;
 const OTHER_LANGUAGES: &[&str] = &["yaml", "text", "rust", "toml", "json"];
 /// What stands for left-out text.
 const ELIDED: &str = "...";
+/// What a terminal shows when its user interrupts a command.
+const INTERRUPT: &str = "^C";
 
 /// A block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,14 @@ pub struct Step {
     pub line: usize,
     pub command: String,
     pub output: Vec<String>,
+}
+
+impl Step {
+    /// What the command prints before its reader interrupts it; `None` if he lets it end.
+    pub fn until_interrupt(&self) -> Option<&[String]> {
+        let (last, before) = self.output.split_last()?;
+        (last == INTERRUPT).then_some(before)
+    }
 }
 
 /// The command blocks of a page, in order.
@@ -76,6 +87,16 @@ pub fn blocks(page: &str, text: &str) -> anyhow::Result<Vec<Block>> {
         }
     }
     Ok(found)
+}
+
+/// Line and text of each piece of code within a sentence.
+pub fn inline(text: &str) -> Vec<(usize, String)> {
+    let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
+    let code = events.filter_map(|(event, range)| match event {
+        Event::Code(code) => Some((text[..range.start].matches('\n').count() + 1, code.to_string())),
+        _ => None,
+    });
+    code.collect()
 }
 
 fn steps(first: usize, body: &str) -> anyhow::Result<Vec<Step>> {
@@ -131,6 +152,9 @@ fn words_match(expected: &[String], printed: &[String]) -> bool {
     if first == ELIDED {
         return (0..=printed.len()).any(|skipped| words_match(rest, &printed[skipped..]));
     }
+    if rest.is_empty() && first.ends_with(ELIDED) {
+        return elided_matches(first, &printed.join(" "));
+    }
     match printed.split_first() {
         Some((word, others)) => word_matches(first, word) && words_match(rest, others),
         None => false,
@@ -141,14 +165,24 @@ fn word_matches(expected: &str, printed: &str) -> bool {
     if expected == printed {
         return true;
     }
-    if let Some((before, after)) = expected.split_once(ELIDED) {
-        return printed.len() >= before.len() + after.len()
-            && printed.starts_with(before)
-            && printed.ends_with(after);
+    if expected.contains(ELIDED) {
+        return elided_matches(expected, printed);
     }
     // `2s)` and `(2s,` are ages, too.
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_string();
     (is_age(&bare(expected)) && is_age(&bare(printed))) || same_but_for_suffix(expected, printed)
+}
+
+/// Whether a text has what is left of another one, in its order.
+fn elided_matches(expected: &str, printed: &str) -> bool {
+    let pieces: Vec<&str> = expected.split(ELIDED).collect();
+    let [first, between @ .., last] = pieces.as_slice() else { return expected == printed };
+    let Some(mut rest) = printed.strip_prefix(*first) else { return false };
+    for piece in between {
+        let Some((_, after)) = rest.split_once(*piece) else { return false };
+        rest = after;
+    }
+    rest.ends_with(*last)
 }
 
 /// Whether both are one name with a suffix of five characters that an API server drew. It draws no vowels.
@@ -208,6 +242,20 @@ mod tests {
     }
 
     #[test]
+    fn code_within_a_sentence_is_read() {
+        let found = inline("# T\n\nSee `fleet up`, and\n`a b`.\n\n```console\n$ c\n```\n");
+        assert_eq!(found, [(3, "fleet up".to_string()), (4, "a b".to_string())]);
+    }
+
+    #[test]
+    fn a_command_that_its_reader_interrupts_is_known() {
+        let step = |output: &str| Step { line: 1, command: "fleet up".to_string(), output: lines(output) };
+        assert_eq!(step("ready\n^C").until_interrupt(), Some(lines("ready").as_slice()));
+        assert_eq!(step("ready").until_interrupt(), None);
+        assert_eq!(step("").until_interrupt(), None);
+    }
+
+    #[test]
     fn a_block_that_no_test_would_run_is_refused() {
         for (text, says) in [
             ("```\n$ a\n```\n", "p.md:2: found a block of the language \"\""),
@@ -239,6 +287,12 @@ mod tests {
         check("root-child-2-6qmlf", "root-child-3-bcd24", false);
         check("pytorch-tests", "pytorch-other", false);
         check("job-...-qu", "job-abc-qu", true);
+        check("{...\"b\":...", "{\"a\":1,\"b\": [2, 3]}", true);
+        check("{...\"b\":...", "{\"code\": 401}", false);
+        check("a...b...c", "a1b2c", true);
+        check("a...b...c", "a1c2b", false);
+        check("aa...a", "aa", false);
+        check("see a... b", "see abc c", false);
         check("since 5s.", "since 12s.", true);
         check("a", "a\nb", false);
     }
