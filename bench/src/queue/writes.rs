@@ -13,8 +13,8 @@ pub(super) struct ObjectWrites {
     a_job: f64,
     /// By verb, and `verb subresource`.
     verbs: BTreeMap<String, f64>,
-    /// Writes that were answered with an error.
-    refused: f64,
+    /// Those of them that were answered with an error, by HTTP status.
+    refused: BTreeMap<u16, f64>,
 }
 
 /// Counts of hub and member.
@@ -46,7 +46,7 @@ impl Counted {
                     object,
                     a_job: 0.0,
                     verbs: BTreeMap::new(),
-                    refused: 0.0,
+                    refused: BTreeMap::new(),
                 });
                 let verb = match asked.resource.split_once('/') {
                     Some((_, subresource)) => format!("{} {subresource}", asked.verb),
@@ -54,7 +54,9 @@ impl Counted {
                 };
                 *row.verbs.entry(verb).or_default() += count;
                 row.a_job += count;
-                row.refused += if asked.code >= 400 { count } else { 0.0 };
+                if asked.code >= 400 {
+                    *row.refused.entry(asked.code).or_default() += count;
+                }
             }
             let mut objects: Vec<ObjectWrites> = objects.into_values().collect();
             objects.sort_by(|a, b| b.a_job.total_cmp(&a.a_job));
@@ -81,8 +83,9 @@ impl ObjectWrites {
 
     pub(super) fn found(&self) -> String {
         let verbs = self.verbs.iter().map(|(verb, count)| format!("{verb} {count:.2}"));
-        let refused =
-            if self.refused >= 0.005 { format!("; refused {:.2}", self.refused) } else { String::new() };
+        let refused = self.refused.iter().filter(|(_, count)| **count >= 0.005);
+        let refused: String =
+            refused.map(|(code, count)| format!("; refused with {code}: {count:.2}")).collect();
         format!("{:.2} ({}{refused})", self.a_job, verbs.collect::<Vec<_>>().join(", "))
     }
 }

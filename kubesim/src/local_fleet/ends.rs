@@ -73,7 +73,10 @@ pub async fn run(
             }
             () = sleep_until(due) => {
                 while writes.len() < AT_ONCE && let Some(due) = timers.pop_due(Instant::now()) {
-                    writes.push(write(works.clone(), due).boxed());
+                    // The Work of a preempted run has gone, and the next run's has its name.
+                    if known.contains_key(&due.uid) {
+                        writes.push(write(works.clone(), due).boxed());
+                    }
                 }
             }
             Some(event) = events.next() => match event {
@@ -171,7 +174,8 @@ async fn write(works: Api<Work>, due: Due) -> Option<Due> {
         false => works.patch(&due.name, &params(), &patch).await,
     };
     match answer {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => None,
+        // 422: a Work of this name with another uid.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => None,
         Err(error) => {
             tracing::warn!(work = due.name, uid = due.uid, %error, "tried again");
             Some(due)
