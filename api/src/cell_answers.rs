@@ -11,11 +11,9 @@ use crate::{
 /// member could not provide them. Without any group it would be a reservation of arbitrary nodes.
 pub fn without_cells(reservation: &Reservation) -> Vec<CellGroup> {
     let (ungiven, _) = ungiven(reservation);
-    let ended = |place: &CellPlace| {
-        let status = reservation.status.as_ref();
-        let indices = status.and_then(|status| status.ended.get(&place.component));
-        indices.is_some_and(|indices| indices.contains(&place.index))
-    };
+    let ended = reservation.status.as_ref().map(ReservationStatus::ended_pods).unwrap_or_default();
+    let ended =
+        |place: &CellPlace| ended.get(&place.component).is_some_and(|indices| indices.contains(&place.index));
     let mut groups = reservation.spec.cells.clone();
     for place in groups.iter_mut().flat_map(|group| &mut group.places) {
         if ended(place) || ungiven.contains(&(place.component.clone(), place.index)) {
@@ -47,4 +45,31 @@ pub fn ungiven(reservation: &Reservation) -> (BTreeSet<(String, i64)>, &[String]
         .filter(|place| !place.node.is_empty() && !given(&place.component, place.index))
         .map(|place| (place.component.clone(), place.index));
     (missing.collect(), &status.bad_nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// 20,000 places looked up in a list of 200,000 indices are 4 x 10^9 steps.
+    #[test]
+    fn a_member_that_lists_any_number_of_ended_pods_keeps_nobody_waiting() {
+        let place = |index: i64| CellPlace {
+            component: "w".to_owned(),
+            index,
+            node: "n".to_owned(),
+            ..CellPlace::default()
+        };
+        let mut reservation = Reservation::default();
+        reservation.spec.cells =
+            vec![CellGroup { places: (0..20_000).map(place).collect(), ..CellGroup::default() }];
+        let ended = BTreeMap::from([("w".to_owned(), (10_000..210_000).rev().chain([10_000]).collect())]);
+        reservation.status = Some(ReservationStatus { ended, ..ReservationStatus::default() });
+        let groups = without_cells(&reservation);
+        let kept = |place: &CellPlace| (!place.node.is_empty()).then_some(place.index);
+        let kept: Vec<i64> = groups[0].places.iter().filter_map(kept).collect();
+        assert_eq!(kept, (0..10_000).collect::<Vec<i64>>());
+    }
 }

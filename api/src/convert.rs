@@ -1,6 +1,6 @@
 //! Conversion between the API types and the types of the pure crates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_placement::{self as placement, Gang, GangComponent, PodShape};
 use fleet_policies::workload;
@@ -124,11 +124,39 @@ pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
 /// tell the truth, or has twenty times the nodes that Kubernetes supports.
 pub const MOST_NODES: i64 = 100_000;
 
-/// The node shapes of a Cluster's status, up to [`MOST_NODES`] nodes.
+/// Most names of resources in one cluster's report that are planned with: the planner keeps an amount of each for each
+/// kind of node. Nodes have a dozen or two.
+pub const MOST_RESOURCES: usize = 128;
+
+/// The names of resources in lists that a member reports, up to [`MOST_RESOURCES`], and how many names are left out. Those
+/// of Kubernetes itself (`cpu`) come before others (`example.com/gpu`), and each in the order of their letters.
+pub fn planned_names<'l>(
+    lists: impl Iterator<Item = &'l BTreeMap<String, String>>,
+) -> (BTreeSet<&'l str>, usize) {
+    let mut all: BTreeSet<(bool, &str)> = BTreeSet::new();
+    let mut before: Option<&BTreeMap<String, String>> = None;
+    for list in lists {
+        // Most nodes have the same resources.
+        if before.is_none_or(|before| !before.keys().eq(list.keys())) {
+            all.extend(list.keys().map(|name| (name.contains('/'), name.as_str())));
+        }
+        before = Some(list);
+    }
+    let left_out = all.len().saturating_sub(MOST_RESOURCES);
+    (all.into_iter().take(MOST_RESOURCES).map(|(_, name)| name).collect(), left_out)
+}
+
+/// All lists of resources in the shapes.
+pub fn lists_of(shapes: &[NodeShape]) -> impl Iterator<Item = &BTreeMap<String, String>> {
+    shapes.iter().map(|shape| &shape.allocatable).chain(shapes.iter().map(|shape| &shape.free))
+}
+
+/// The node shapes of a Cluster's status, up to [`MOST_NODES`] nodes and [`MOST_RESOURCES`] names of resources.
 pub fn placement_shapes(shapes: &[NodeShape]) -> Vec<placement::NodeShape> {
     let mut left = MOST_NODES;
+    let (names, _) = planned_names(lists_of(shapes));
     let shapes = shapes.iter().map(|shape| {
-        let mut shape = placement_shape(shape);
+        let mut shape = placement_shape(shape, &names);
         shape.count = shape.count.clamp(0, left);
         left -= shape.count;
         shape
@@ -136,10 +164,13 @@ pub fn placement_shapes(shapes: &[NodeShape]) -> Vec<placement::NodeShape> {
     shapes.collect()
 }
 
-/// A node shape from a Cluster's status; quantities that cannot be parsed count as absent.
-fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
-    let mut allocatable = resources(&shape.allocatable).unwrap_or_default();
-    let mut free = resources(&shape.free).unwrap_or_default();
+/// A node shape from a Cluster's status, of resources with these names; quantities that cannot be parsed count as absent.
+fn placement_shape(shape: &NodeShape, names: &BTreeSet<&str>) -> placement::NodeShape {
+    let planned = |list: &BTreeMap<String, String>| {
+        let known = list.iter().filter(|(name, _)| names.contains(name.as_str()));
+        Resources::parse(known.map(|(name, text)| (name.as_str(), text.as_str()))).unwrap_or_default()
+    };
+    let (mut allocatable, mut free) = (planned(&shape.allocatable), planned(&shape.free));
     let max_pods = allocatable.get(PODS);
     let pods = max_pods.saturating_sub(free.get(PODS));
     allocatable.set(PODS, 0);
@@ -240,7 +271,7 @@ mod tests {
             count: 3,
             ..placement::NodeShape::default()
         };
-        assert_eq!(placement_shape(&node_shape(&shape)), shape);
+        assert_eq!(placement_shapes(&[node_shape(&shape)]), [shape]);
     }
 
     #[test]
@@ -254,6 +285,32 @@ mod tests {
         assert_eq!(counts(&[99_990, 1_000_000_000, i64::MAX, 1]), [99_990, 10, 0, 0]);
         let pods = |number: i64| BTreeMap::from([(PODS.to_string(), number.to_string())]);
         let shape = NodeShape { allocatable: pods(i64::MAX), free: pods(-i64::MAX), ..NodeShape::default() };
-        assert_eq!(node_shape(&placement_shape(&shape)).free[PODS], "0");
+        assert_eq!(node_shape(&placement_shapes(&[shape])[0]).free[PODS], "0");
+    }
+
+    #[test]
+    fn a_member_that_reports_any_number_of_resources_fills_no_memory() {
+        let list = |names: &[String]| -> BTreeMap<String, String> {
+            names.iter().map(|name| (name.clone(), "1".to_owned())).collect()
+        };
+        let many: Vec<String> = (0..20_000).map(|i| format!("a.example/r{i:05}")).collect();
+        let own = ["cpu", "memory", "pods"].map(str::to_owned);
+        let whole = NodeShape { count: MOST_NODES, allocatable: list(&many), ..NodeShape::default() };
+        // The names may also be in another list, and differ from shape to shape.
+        let free = NodeShape { count: 1, free: list(&many), allocatable: list(&own), ..NodeShape::default() };
+        let one = |name: &String| {
+            let allocatable = list(&[name.clone(), own[0].clone()]);
+            NodeShape { count: 1, allocatable, ..NodeShape::default() }
+        };
+        for shapes in [vec![whole, free], many.iter().map(one).collect()] {
+            let planned = placement_shapes(&shapes);
+            let amounts = planned.iter().flat_map(|shape| shape.allocatable.iter().chain(shape.free.iter()));
+            let names: BTreeSet<&str> = amounts.map(|(name, _)| name.as_str()).collect();
+            assert!(names.len() <= MOST_RESOURCES && names.contains("cpu"), "{}", names.len());
+            assert!(names.contains("a.example/r00100"), "the first of the others stay");
+            assert!(planned_names(lists_of(&shapes)).1 >= 20_000 - MOST_RESOURCES);
+        }
+        let few = [NodeShape { count: 1, allocatable: list(&own), ..NodeShape::default() }];
+        assert_eq!(planned_names(lists_of(&few)).1, 0);
     }
 }

@@ -4,7 +4,7 @@
 //! On the hub it lives in the cluster's namespace: the controller writes the spec, that cluster's agent
 //! the status. In the member the agent keeps its own copy in `fleet-system`, written before it answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::CustomResource;
 #[cfg(feature = "schemas")]
@@ -119,6 +119,15 @@ pub struct ReservationStatus {
     /// RFC 3339. The places are released at this time unless the job's Work has arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+}
+
+impl ReservationStatus {
+    /// Component to the indices of pods that have ended: a member may list any number of them in any order, and each
+    /// pod is looked up.
+    pub fn ended_pods(&self) -> BTreeMap<String, BTreeSet<i64>> {
+        let listed = self.ended.iter();
+        listed.map(|(component, indices)| (component.clone(), indices.iter().copied().collect())).collect()
+    }
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,9 @@ use fleet_cells::GroupRequest;
 use fleet_policies::workload::Component;
 use serde_json::Value;
 
+/// Longest name of a cell, its type, a virtual cluster or a component, as names in Kubernetes are.
+const MAX_NAME: usize = 253;
+
 /// A field of a job that cannot be a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellRequestError {
@@ -42,6 +45,21 @@ pub(super) fn wrong(
 pub(super) fn text<'v>(job: &'v Value, name: &str) -> Option<&'v str> {
     let of = |field: &str| job["metadata"][field][name].as_str().filter(|text| !text.is_empty());
     of("labels").or_else(|| of("annotations"))
+}
+
+/// The same, or nothing, for a name of which each pod's request may get a copy.
+pub(super) fn name(job: &Value, field: &str) -> Result<String, CellRequestError> {
+    let found = text(job, field).unwrap_or_default();
+    check_name(found, || path_of(job, field))?;
+    Ok(found.to_owned())
+}
+
+/// Whether a name is short enough for each pod to get a copy.
+pub(super) fn check_name(name: &str, path: impl FnOnce() -> String) -> Result<(), CellRequestError> {
+    if name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    Err(wrong(path(), format!("{} bytes", name.len()), format!("at most {MAX_NAME} bytes")))
 }
 
 /// Where a text of that name stands.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_api::names::POD_SCHEDULING_SPEC_ANNOTATION;
-use fleet_cells::PodSpec;
+use fleet_cells::{GroupRequest, PodSpec};
 use serde_json::Value;
 
 use super::fields::{CellRequestError, Role, quote, wrong};
@@ -32,9 +32,11 @@ fn path(role: &Role<'_>) -> String {
 }
 
 struct Group {
-    ask: CellGroupAsk,
-    /// The pod of each place.
-    pods: Vec<Option<(String, i64)>>,
+    request: GroupRequest,
+    /// The pod of each place that has one.
+    pods: BTreeMap<usize, (String, i64)>,
+    /// By the first of some places, which all are of one template or of several, the next that no pod has.
+    next: BTreeMap<usize, usize>,
 }
 
 /// The groups of the job's annotations; none when no template has one.
@@ -55,36 +57,35 @@ pub(super) fn groups(roles: &[Role<'_>]) -> Result<Option<Vec<CellGroupAsk>>, Ce
             continue;
         }
         let name = spec.request.name().to_owned();
-        let places = places(&spec);
         let group = named.entry(name.clone()).or_insert_with(|| Group {
-            ask: CellGroupAsk { request: spec.request.clone(), pods: Vec::new() },
-            pods: vec![None; places],
+            request: spec.request.clone(),
+            pods: BTreeMap::new(),
+            next: BTreeMap::new(),
         });
-        if group.ask.request != spec.request {
+        if group.request != spec.request {
             let allowed = format!("the same as on the other templates of group {}", quote(&name));
             return Err(wrong(path(role), format!("another group of the name {}", quote(&name)), allowed));
         }
         seat(group, &spec, role)?;
     }
     for (name, group) in named {
-        let missing = group.pods.iter().filter(|pod| pod.is_none()).count();
+        let missing = places(&group.request).saturating_sub(group.pods.len());
         if missing > 0 {
             let found = format!("{missing} pods more than the job has in group {}", quote(&name));
             let at = roles.first().map(path).unwrap_or_default();
             return Err(wrong(at, found, "as many pods as the job's templates make"));
         }
-        found.push(CellGroupAsk { pods: group.pods.into_iter().flatten().collect(), ..group.ask });
+        found.push(CellGroupAsk { request: group.request, pods: group.pods.into_values().collect() });
     }
     Ok(Some(found))
 }
 
-fn places(spec: &PodSpec) -> usize {
+fn places(request: &GroupRequest) -> usize {
     fn count(group: &fleet_cells::PodGroup) -> i64 {
         let own = group.members.iter().map(|member| member.pod_number.max(0)).fold(0, i64::saturating_add);
         group.child_groups.iter().map(count).fold(own, i64::saturating_add)
     }
-    let count = count(&spec.request.affinity_group.root).min(i64::from(fleet_cells::MAX_PODS));
-    usize::try_from(count).unwrap_or(0)
+    usize::try_from(count(&request.affinity_group.root)).unwrap_or(usize::MAX)
 }
 
 fn spec(role: &Role<'_>) -> Result<PodSpec, CellRequestError> {
@@ -116,17 +117,18 @@ fn named_group(value: &Value) -> bool {
     !value["affinityGroup"].is_null() || !value["podRootGroup"].is_null()
 }
 
-/// Each pod of a template takes the first place of its size that no other has.
+/// Each pod of a template takes the first place of its size that no other has. Templates of one group have the same
+/// places or none in common.
 fn seat(group: &mut Group, spec: &PodSpec, role: &Role<'_>) -> Result<(), CellRequestError> {
+    let next = group.next.entry(spec.places.start).or_insert(spec.places.start);
     for index in 0..role.component.replicas {
-        let free =
-            spec.places.iter().copied().find(|place| group.pods.get(*place).is_some_and(Option::is_none));
-        let Some(place) = free else {
+        if *next >= spec.places.end {
             let found = format!("{} pods of {} cells", role.component.replicas, spec.cells);
             let allowed = format!("as many as group {} declares", quote(spec.request.name()));
             return Err(wrong(path(role), found, allowed));
-        };
-        group.pods[place] = Some((role.component.name.clone(), index));
+        }
+        group.pods.insert(*next, (role.component.name.clone(), index));
+        *next += 1;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use fleet_policies::workload::{self, WorkloadKind};
 use serde_json::Value;
 
 pub use fields::CellRequestError;
-use fields::{Role, path_of, quote, text, wrong};
+use fields::{Role, check_name, name, path_of, quote, text, wrong};
 use fleet_planner::CellGroupAsk;
 
 /// Of a job that names none.
@@ -48,9 +48,12 @@ enum Asks {
 /// # Errors
 /// The first field that is nonsense, with what was found and what is allowed.
 pub fn read(kind: WorkloadKind, job: &Value) -> Result<CellRequest, CellRequestError> {
-    let vc = text(job, names::VIRTUAL_CLUSTER_LABEL).map(str::to_owned);
+    let vc = Some(name(job, names::VIRTUAL_CLUSTER_LABEL)?).filter(|vc| !vc.is_empty());
     let class = class(job)?;
     let roles = roles(kind, job);
+    for role in &roles {
+        check_name(&role.component.name, || format!("name of the component of {}", role.path))?;
+    }
     let pods: i64 = roles.iter().map(|role| role.component.replicas.max(0)).fold(0, i64::saturating_add);
     if pods > i64::from(fleet_cells::MAX_PODS) {
         let allowed = format!("at most {} pods in a job with cells", fleet_cells::MAX_PODS);

@@ -5,7 +5,7 @@ use fleet_cells::{GroupRequest, Member, config::ClusterConfig};
 use fleet_resources::{ResourceName, Resources, quantity};
 use serde_json::Value;
 
-use super::fields::{CellRequestError, Role, path_of, quote, request, text, wrong};
+use super::fields::{CellRequestError, Role, name, path_of, quote, request, text, wrong};
 use fleet_planner::CellGroupAsk;
 
 /// Resources that count as devices where no SKU says what a cell holds.
@@ -40,7 +40,6 @@ impl PlainRole {
 }
 
 pub(super) fn read(job: &Value, roles: &[Role<'_>], is_gang: bool) -> Result<Plain, CellRequestError> {
-    let word = |name: &str| text(job, name).unwrap_or_default().to_owned();
     let cells = match text(job, names::CELLS_PER_POD_ANNOTATION) {
         None => None,
         Some(found) => {
@@ -49,12 +48,13 @@ pub(super) fn read(job: &Value, roles: &[Role<'_>], is_gang: bool) -> Result<Pla
             Some(number.ok_or_else(|| wrong(at(), quote(found), "a number from 1"))?)
         }
     };
-    let (pin, leaf_type) = (word(names::PINNED_CELL_ANNOTATION), word(names::LEAF_CELL_TYPE_ANNOTATION));
+    let (pin, leaf_type) =
+        (name(job, names::PINNED_CELL_ANNOTATION)?, name(job, names::LEAF_CELL_TYPE_ANNOTATION)?);
     if !pin.is_empty() && !leaf_type.is_empty() {
         let allowed = format!("nothing beside {}", names::PINNED_CELL_ANNOTATION);
         return Err(wrong(path_of(job, names::LEAF_CELL_TYPE_ANNOTATION), quote(&leaf_type), allowed));
     }
-    let within = word(names::WITHIN_ONE_CELL_ANNOTATION);
+    let within = name(job, names::WITHIN_ONE_CELL_ANNOTATION)?;
     let gang = truth(job, names::GANG_ALLOCATION_ANNOTATION)?.unwrap_or(is_gang);
     if !gang && !within.is_empty() {
         let allowed = "nothing where pods start one by one: each is then placed by itself";

@@ -291,3 +291,42 @@ fn what_admission_can_read_is_the_label_or_plain_words() {
         check(json!({}), Some(hidden), false);
     }
 }
+
+/// Of pods that all could be in the first place, each looks at one.
+#[test]
+fn a_hundred_thousand_pods_of_one_group_take_their_places() {
+    let spec = "{virtualCluster: v, priority: 0, leafCellNumber: 1, affinityGroup: {name: g, members: [{podNumber: 100000, \
+                leafCellNumber: 1}]}}";
+    let tasks = [("a", 99_998, Some(spec)), ("b", 1, Some(spec)), ("c", 1, Some(spec))];
+    let request = read_volcano(&job(json!({}), json!({}), &tasks, gpu(1))).expect("a request");
+    let groups = request.groups("ns/j", "v", &config()).expect("groups");
+    let [group] = groups.as_slice() else { panic!("{} groups", groups.len()) };
+    assert_eq!(group.pods.len(), 100_000);
+    assert_eq!(group.pods[99_997..], [("a".into(), 99_997), ("b".into(), 0), ("c".into(), 0)]);
+    // Only the pods of the job take memory, however many each of its groups declares.
+    let names: Vec<String> = (0..100).map(|i| format!("t{i}")).collect();
+    let specs: Vec<String> =
+        names.iter().map(|name| spec.replace("name: g", &format!("name: {name}"))).collect();
+    let tasks: Vec<_> =
+        names.iter().zip(&specs).map(|(name, spec)| (name.as_str(), 1, Some(spec.as_str()))).collect();
+    let error = read_volcano(&job(json!({}), json!({}), &tasks, gpu(1))).expect_err("too few");
+    assert!(error.contains("found 99999 pods more than the job has in group \"t0\""), "{error}");
+}
+
+#[test]
+fn names_of_which_each_pod_gets_a_copy_are_short() {
+    let long = "x".repeat(254);
+    let check = |job: &Value, field: &str| {
+        let error = read_volcano(job).expect_err("too long");
+        assert!(error.ends_with(&format!("{field}: found 254 bytes; allowed: at most 253 bytes")), "{error}");
+    };
+    for name in ["virtual-cluster", "pinned-cell", "leaf-cell-type", "within-one-cell"] {
+        let name = format!("fleet.dev/{name}");
+        let of = |text: &str| job(json!({}), json!({&name: text}), &[("a", 2, None)], gpu(1));
+        check(&of(&long), &format!("metadata.annotations[{name}]"));
+        assert!(read_volcano(&of(&long[1..])).is_ok(), "{name}");
+    }
+    let spec = format!("{{virtualCluster: v, priority: 0, leafCellNumber: 1, leafCellType: {long}}}");
+    check(&job(json!({}), json!({}), &[("a", 2, Some(&spec))], gpu(1)), ".leafCellType");
+    check(&job(json!({}), json!({}), &[(&long, 2, None)], gpu(1)), "spec.tasks[0].template");
+}

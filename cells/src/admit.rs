@@ -174,7 +174,7 @@ fn largest_pod(need: &GroupNeed) -> u32 {
 }
 
 /// All leaves of a target that the group could use, and the most in one cell that is no larger than a node.
-fn capacity(topology: &Topology, checked: &Checked, target: &Target) -> (u64, u32) {
+pub(crate) fn capacity(topology: &Topology, checked: &Checked, target: &Target) -> (u64, u32) {
     let chain = topology.chain(target.chain);
     let node = chain.level(chain.node_level).leaves;
     let asker = checked.asker;

@@ -9,7 +9,7 @@ use crate::{
     leaf::LeafState,
     reason::{Refusal, WaitCause, WaitReason},
     request::{self, Asker, Checked, GroupNeed, GroupRequest},
-    search::{Filter, NEWCOMER, Names, Pass, Search, SearchResult, reprieve},
+    search::{Filter, Manner, NEWCOMER, Names, Pass, Search, SearchResult, Trial, reprieve},
     state::State,
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
@@ -51,18 +51,9 @@ impl Cells {
     fn place(&mut self, request: &GroupRequest, checked: &Checked, ask: &Ask<'_>) -> Decision {
         let filter = Filter::new(&self.topology, &self.state, true, Names::of(request, ask));
         let targets = targets(&self.topology, request, checked, ask.clusters);
-        let mut found = None;
-        for pass in passes(checked.asker) {
-            if *pass == Pass::Preempt && !self.state.has_lower(checked.asker.vc, checked.asker.priority) {
-                continue;
-            }
-            found = targets
-                .iter()
-                .find_map(|target| self.attempt(checked.asker, target, &filter, *pass, ask.now_ms));
-            if found.is_some() {
-                break;
-            }
-        }
+        let found = trials(checked.asker).into_iter().find_map(|trial| {
+            targets.iter().find_map(|target| self.attempt(checked.asker, target, &filter, trial, ask.now_ms))
+        });
         let Some(found) = found else {
             return Decision::Wait(self.diagnose(request, checked, ask, &targets));
         };
@@ -70,18 +61,25 @@ impl Cells {
         if proposal.victims.is_empty() { Decision::Place(proposal) } else { Decision::Preempt(proposal) }
     }
 
-    /// One search; its changes are undone.
+    /// One search, if it may find what those before it did not; its changes are undone.
     pub(crate) fn attempt(
         &mut self,
         asker: Asker,
         target: &Target,
         filter: &Filter,
-        pass: Pass,
+        trial: Trial,
         now_ms: i64,
     ) -> Option<SearchResult> {
+        let (pass, manner) = trial;
+        if pass == Pass::Preempt && !self.state.has_lower(asker.vc, asker.priority) {
+            return None;
+        }
+        if manner != Manner::FIRST && self.free_leaves(asker, target, pass) < target.need.leaves {
+            return None;
+        }
         let place = (target.chain, target.cluster);
         let mut search =
-            Search::new(&self.topology, &mut self.state, &self.groups, filter, asker, place, pass, now_ms);
+            Search::new(&self.topology, &mut self.state, &self.groups, filter, asker, place, trial, now_ms);
         let mark = search.mark();
         let found = search.run(&target.need).then(|| SearchResult::new(&search, Vec::new()));
         search.roll_back(mark);
@@ -203,9 +201,14 @@ impl Cells {
     }
 }
 
-/// The passes for a group: a guaranteed one first looks for a placement without preemption in its VC.
-pub(crate) fn passes(asker: Asker) -> &'static [Pass] {
-    if asker.priority >= 0 { &[Pass::Free, Pass::Preempt] } else { &[Pass::Free] }
+/// The searches for a group: a guaranteed one first looks for a placement without preemption in its VC, and spares
+/// opportunistic groups if it can.
+pub(crate) fn trials(asker: Asker) -> Vec<Trial> {
+    if asker.priority < 0 {
+        return vec![(Pass::Free, Manner::FIRST)];
+    }
+    let passes = [Pass::Free, Pass::Preempt].into_iter();
+    passes.flat_map(|pass| Manner::ALL.map(|manner| (pass, manner))).collect()
 }
 
 /// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound
@@ -313,9 +316,11 @@ fn changed(old: &GroupRequest, new: &GroupRequest) -> Option<&'static str> {
 pub(crate) fn fits_empty(topology: &Topology, state: &mut State, asker: Asker, targets: &[Target]) -> bool {
     let groups = Groups::default();
     let filter = Filter::new(topology, state, true, Names::default());
-    targets.iter().any(|target| {
+    let free = trials(asker).into_iter().filter(|(pass, _)| *pass == Pass::Free);
+    let mut all = free.flat_map(|trial| targets.iter().map(move |target| (trial, target)));
+    all.any(|(trial, target)| {
         let place = (target.chain, target.cluster);
-        let mut search = Search::new(topology, state, &groups, &filter, asker, place, Pass::Free, 0);
+        let mut search = Search::new(topology, state, &groups, &filter, asker, place, trial, 0);
         let mark = search.mark();
         let fits = search.run(&target.need);
         search.roll_back(mark);

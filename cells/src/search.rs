@@ -4,7 +4,7 @@
 //! guaranteed groups, the promises of their virtual cluster count, and cells of opportunistic groups are free. For
 //! opportunistic groups, unused cells count. Pods are placed largest first, each on the node with the fewest free
 //! leaves that are enough (smallest promised cell first). That is exact if each size divides the next; otherwise a
-//! bounded search tries other nodes.
+//! bounded search tries other nodes. A group that finds no place so is searched for again in other [`Manner`]s.
 
 mod costs;
 mod fresh;
@@ -38,6 +38,8 @@ const SPARE_STEPS: u32 = 5_000;
 const SEARCHED_PODS: usize = 64;
 /// Nodes tried for one pod by the bounded search.
 const BRANCHES: usize = 4;
+/// As [`BRANCHES`], in [`Order::Compact`]: nodes that differ, and a promise of each level.
+const DISTINCT_BRANCHES: usize = 8;
 
 /// Which nodes may be used.
 #[derive(Clone, Debug)]
@@ -127,6 +129,47 @@ pub(crate) enum Pass {
     Preempt,
 }
 
+/// How a guaranteed group uses the promises of its virtual cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
+    pub borrowers: Borrowers,
+    pub order: Order,
+}
+
+/// What opportunistic groups count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Borrowers {
+    /// Cells without them come first, even if more is split for that.
+    Spared,
+    /// As if they were not there, and nothing is split that need not be. So whatever a group would find if its virtual
+    /// cluster were alone it finds, as far as its promises can be bound.
+    Ignored,
+}
+
+/// Which promises come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The smallest that are enough.
+    Smallest,
+    /// Those in use, then the largest: they hold most for what they take of a cluster. Of nodes with as many free leaves
+    /// the bounded search tries one.
+    Compact,
+}
+
+impl Manner {
+    /// In the order in which they are tried.
+    pub(crate) const ALL: [Self; 4] = [
+        Self { borrowers: Borrowers::Spared, order: Order::Smallest },
+        Self { borrowers: Borrowers::Spared, order: Order::Compact },
+        Self { borrowers: Borrowers::Ignored, order: Order::Smallest },
+        Self { borrowers: Borrowers::Ignored, order: Order::Compact },
+    ];
+    pub(crate) const FIRST: Self = Self::ALL[0];
+}
+
+/// A pass in a manner.
+pub(crate) type Trial = (Pass, Manner);
+
 /// The leaves of one pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
@@ -155,6 +198,7 @@ pub(crate) struct Search<'a> {
     pub chain: ChainNo,
     pub cluster: ClusterNo,
     pub pass: Pass,
+    pub manner: Manner,
     pub now_ms: i64,
     /// Only these promises may be used.
     pub only: Option<BTreeSet<SlotNo>>,
@@ -179,7 +223,7 @@ impl<'a> Search<'a> {
         filter: &'a Filter,
         asker: Asker,
         (chain, cluster): (ChainNo, ClusterNo),
-        pass: Pass,
+        (pass, manner): Trial,
         now_ms: i64,
     ) -> Self {
         Self {
@@ -191,6 +235,7 @@ impl<'a> Search<'a> {
             chain,
             cluster,
             pass,
+            manner,
             now_ms,
             only: None,
             victims: None,
@@ -218,6 +263,15 @@ impl<'a> Search<'a> {
 
     pub(crate) fn guaranteed(&self) -> bool {
         self.asker.priority >= 0
+    }
+
+    fn spares(&self) -> bool {
+        self.manner.borrowers == Borrowers::Spared
+    }
+
+    /// Opportunistic leaves in a cell that a guaranteed group avoids.
+    fn borrowed(&self, cell: CellNo) -> u32 {
+        if self.spares() { self.state.counts(cell).opportunistic } else { 0 }
     }
 
     fn place_group(&mut self, region: Region, need: &GroupNeed) -> bool {
@@ -267,7 +321,8 @@ impl<'a> Search<'a> {
         if !self.step() {
             return false;
         }
-        for choice in self.options(region, pod, BRANCHES) {
+        let limit = if self.manner.order == Order::Compact { DISTINCT_BRANCHES } else { BRANCHES };
+        for choice in self.options(region, pod, limit) {
             let mark = self.mark();
             self.take(pod, choice);
             if self.place_searching(region, rest) {

@@ -1,6 +1,8 @@
 //! HiveD's pod scheduling specification, the parsed annotation `hivedscheduler.microsoft.com/pod-scheduling-spec`:
 //! version 1, with its old field names, and version 2 with nested groups.
 
+use std::{collections::BTreeMap, ops::Range};
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -14,14 +16,16 @@ pub struct PodSpec {
     pub request: GroupRequest,
     /// Cells of this pod.
     pub cells: i64,
-    /// Places of its group that it may get, by number.
-    pub places: Vec<usize>,
+    /// Places of its group that it may get, by number; fewer than [`MAX_PODS`].
+    pub places: Range<usize>,
 }
 
 type Read<T> = Result<T, ConfigError>;
 
 /// How deep groups may be nested; the check of the request is stricter.
 const MAX_DEPTH: usize = 32;
+/// Longest text, in bytes, as names in Kubernetes are: each of the pods may get a copy.
+const MAX_TEXT: usize = 253;
 
 impl PodSpec {
     /// Parses a specification. `own` is the group of a pod that names none, e.g. `namespace/pod`.
@@ -34,21 +38,21 @@ impl PodSpec {
     }
 
     /// The same with a mistake in the values beside it, which HiveD answers as the user's error: how many places the pod
-    /// has in its groups.
+    /// has in its groups, and how many these have.
     ///
     /// # Errors
     /// The first field of the wrong type.
     pub fn parse(spec: &Value, own: &str) -> Read<(Self, Option<ConfigError>)> {
         let map = object(spec, "the specification")?;
         match map.get("version").and_then(Value::as_str) {
-            None | Some("v1" | "") => Ok((version_1(map, own)?, None)),
+            None | Some("v1" | "") => version_1(map, own),
             Some("v2") => version_2(map, own),
-            Some(other) => Err(wrong("version", quote(other), "v1 or v2")),
+            Some(other) => Err(wrong("version", quote(short(other)), "v1 or v2")),
         }
     }
 }
 
-fn version_1(map: &Map<String, Value>, own: &str) -> Read<PodSpec> {
+fn version_1(map: &Map<String, Value>, own: &str) -> Read<(PodSpec, Option<ConfigError>)> {
     known(
         map,
         "",
@@ -79,17 +83,21 @@ fn version_1(map: &Map<String, Value>, own: &str) -> Read<PodSpec> {
             AffinityGroup { name, root: PodGroup { members: members(group)?, ..PodGroup::default() } }
         }
     };
-    let sizes = request.affinity_group.root.members.iter().flat_map(|member| {
-        let pods = usize::try_from(member.pod_number).unwrap_or(0).min(MAX_PODS as usize);
-        std::iter::repeat_n(member.leaf_cell_number, pods)
-    });
-    let places = sizes.enumerate().filter(|(_, size)| *size == cells).map(|(place, _)| place).collect();
-    Ok(PodSpec { request, cells, places })
+    let (mut pods, mut places) = (Pods::default(), 0..0);
+    for member in &request.affinity_group.root.members {
+        let own = pods.add(member.pod_number, "affinityGroup.members");
+        if member.leaf_cell_number == cells && !own.is_empty() {
+            places = own;
+        }
+    }
+    Ok((PodSpec { request, cells, places }, pods.mistake))
 }
 
 /// Members of the same size are one member.
 fn members(group: &Map<String, Value>) -> Read<Vec<Member>> {
     let mut merged: Vec<Member> = Vec::new();
+    // By the number of cells, where a member with pods is in the list.
+    let mut with_pods: BTreeMap<i64, usize> = BTreeMap::new();
     for (index, entry) in list(group, "affinityGroup.", "members")?.iter().enumerate() {
         let path = format!("affinityGroup.members[{index}]");
         let entry = object(entry, &path)?;
@@ -100,14 +108,15 @@ fn members(group: &Map<String, Value>) -> Read<Vec<Member>> {
             leaf_cell_number: number(entry, &path, &["leafCellNumber", "gpuNumber"])?.unwrap_or(0),
             cell_type: String::new(),
         };
-        let same =
-            |other: &&mut Member| other.leaf_cell_number == member.leaf_cell_number && other.pod_number > 0;
-        match merged.iter_mut().find(same) {
-            Some(other) if member.pod_number > 0 => {
-                other.pod_number = other.pod_number.saturating_add(member.pod_number)
-            }
-            _ => merged.push(member),
+        let same = with_pods.get(&member.leaf_cell_number).filter(|_| member.pod_number > 0);
+        if let Some(same) = same.and_then(|at| merged.get_mut(*at)) {
+            same.pod_number = same.pod_number.saturating_add(member.pod_number);
+            continue;
         }
+        if member.pod_number > 0 {
+            with_pods.insert(member.leaf_cell_number, merged.len());
+        }
+        merged.push(member);
     }
     Ok(merged)
 }
@@ -135,31 +144,51 @@ fn version_2(map: &Map<String, Value>, own: &str) -> Read<(PodSpec, Option<Confi
     let root = match map.get("podRootGroup") {
         None | Some(Value::Null) => {
             request.affinity_group = alone(own, cells, &cell_type);
-            return Ok((PodSpec { request, cells, places: vec![0] }, None));
+            return Ok((PodSpec { request, cells, places: 0..1 }, None));
         }
         Some(root) => root,
     };
-    let mut reader = Groups { pods: 0, current: Vec::new(), mistake: None };
+    let mut reader = Groups::default();
     let group = reader.group(root, "podRootGroup", 1)?;
     let name = text(object(root, "podRootGroup")?, "podRootGroup.", &["name"])?;
     request.affinity_group = AffinityGroup { name, root: group };
-    let mut mistake = reader.mistake;
-    let places = match reader.current.as_slice() {
-        [places] => places.clone(),
-        found => {
-            let found = format!("{} pods with containsCurrentPod", found.len());
-            mistake.get_or_insert(wrong("podRootGroup", found, "one, which says where this pod belongs"));
-            Vec::new()
-        }
-    };
-    Ok((PodSpec { request, cells, places }, mistake))
+    let Groups { mut pods, current, places } = reader;
+    if current != 1 {
+        let found = format!("{current} pods with containsCurrentPod");
+        pods.mistake.get_or_insert(wrong("podRootGroup", found, "one, which says where this pod belongs"));
+    }
+    let places = if current == 1 { places } else { 0..0 };
+    Ok((PodSpec { request, cells, places }, pods.mistake))
 }
 
-struct Groups {
-    pods: usize,
-    /// Places of each `pod` that contains the current one.
-    current: Vec<Vec<usize>>,
+/// The places of a group, counted as its parts are read.
+#[derive(Default)]
+struct Pods {
+    /// At most [`MAX_PODS`].
+    number: usize,
     mistake: Option<ConfigError>,
+}
+
+impl Pods {
+    /// The places of a part with so many pods; those beyond [`MAX_PODS`] are a mistake, and left out.
+    fn add(&mut self, pods: i64, path: &str) -> Range<usize> {
+        let most = MAX_PODS as usize;
+        let (start, pods) = (self.number, usize::try_from(pods).unwrap_or(0));
+        let end = start.saturating_add(pods);
+        if end > most && self.mistake.is_none() {
+            self.mistake = Some(wrong(path, format!("{end} pods in all"), format!("at most {most} pods")));
+        }
+        self.number = end.min(most);
+        start..self.number
+    }
+}
+
+#[derive(Default)]
+struct Groups {
+    pods: Pods,
+    /// How many `pod`s contain the current one, and the places of the last of these.
+    current: usize,
+    places: Range<usize>,
 }
 
 impl Groups {
@@ -190,7 +219,7 @@ impl Groups {
         if least != most {
             let found = format!("{most} beside podMinNumber {least}");
             let path = format!("{inner}podMaxNumber");
-            self.mistake.get_or_insert(wrong(path, found, "the same as podMinNumber"));
+            self.pods.mistake.get_or_insert(wrong(path, found, "the same as podMinNumber"));
         }
         let empty = Map::new();
         let cells = match map.get("cellsPerPod") {
@@ -199,11 +228,11 @@ impl Groups {
         };
         let cells_path = format!("{path}.cellsPerPod.");
         known(cells, &cells_path, &["cellType", "cellNumber"])?;
-        let pods = usize::try_from(least).unwrap_or(0).min(MAX_PODS as usize);
+        let places = self.pods.add(least, path);
         if boolean(map, &inner, "containsCurrentPod", false)? {
-            self.current.push((self.pods..self.pods + pods).collect());
+            self.current += 1;
+            self.places = places;
         }
-        self.pods += pods;
         Ok(Member {
             pod_number: least,
             leaf_cell_number: number(cells, &cells_path, &["cellNumber"])?.unwrap_or(0),
@@ -234,10 +263,15 @@ fn wrong(path: impl Into<String>, found: impl Into<String>, allowed: impl Into<S
     ConfigError { path: path.into(), found: found.into(), allowed: allowed.into() }
 }
 
+/// The beginning of a text, for a message.
+fn short(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
+}
+
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
-        Value::String(text) => quote(text),
+        Value::String(text) => quote(short(text)),
         Value::Array(_) => "a list".into(),
         Value::Object(_) => "an object".into(),
         other => other.to_string(),
@@ -251,7 +285,7 @@ fn object<'v>(value: &'v Value, path: &str) -> Read<&'v Map<String, Value>> {
 fn known(map: &Map<String, Value>, prefix: &str, fields: &[&str]) -> Read<()> {
     match map.keys().find(|key| !fields.contains(&key.as_str())) {
         None => Ok(()),
-        Some(key) => Err(wrong(format!("{prefix}{key}"), "an unknown field", fields.join(", "))),
+        Some(key) => Err(wrong(format!("{prefix}{}", short(key)), "an unknown field", fields.join(", "))),
     }
 }
 
@@ -265,6 +299,10 @@ fn field<'v>(map: &'v Map<String, Value>, names: &[&str]) -> Option<(String, &'v
 fn text(map: &Map<String, Value>, prefix: &str, names: &[&str]) -> Read<String> {
     match field(map, names) {
         None => Ok(String::new()),
+        Some((name, Value::String(text))) if text.len() > MAX_TEXT => {
+            let allowed = format!("at most {MAX_TEXT} bytes");
+            Err(wrong(format!("{prefix}{name}"), format!("{} bytes", text.len()), allowed))
+        }
         Some((_, Value::String(text))) => Ok(text.clone()),
         Some((_, Value::Number(number))) => Ok(number.to_string()),
         Some((name, other)) => Err(wrong(format!("{prefix}{name}"), shown(other), "text")),

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    admit::no_chain,
+    admit::{capacity, no_chain},
     cells::Cells,
     decision::Ask,
     reason::{Scope, WaitCause, WaitReason},
     request::{Asker, Checked, GroupNeed, GroupRequest, Need},
-    schedule::{Target, passes, targets},
-    search::{Filter, Names, Search, count_pods},
+    schedule::{Target, targets, trials},
+    search::{Filter, Manner, Names, Pass, Search, count_pods},
     topology::{ChainNo, Level, NodeName, NodeNo},
 };
 
@@ -72,9 +72,9 @@ impl Cells {
         ask: &Ask<'_>,
         wanted: impl Fn(&Cells, NodeNo) -> bool,
     ) -> Option<(NodeName, String)> {
-        for pass in passes(asker) {
+        for trial in trials(asker) {
             for target in targets {
-                let Some(found) = self.attempt(asker, target, filter, *pass, ask.now_ms) else { continue };
+                let Some(found) = self.attempt(asker, target, filter, trial, ask.now_ms) else { continue };
                 let nodes = found
                     .picks
                     .iter()
@@ -100,7 +100,12 @@ impl Cells {
         scope: Scope,
     ) -> WaitReason {
         let asker = checked.asker;
-        let best = targets.iter().max_by_key(|target| self.free_leaves(asker, target));
+        let most = self.furthest(asker);
+        // The chain that has most free, of those that could ever hold the group.
+        let best = targets.iter().max_by_key(|target| {
+            let could = capacity(&self.topology, checked, target).0 >= target.need.leaves;
+            (could, self.free_leaves(asker, target, most))
+        });
         let Some(target) = best else {
             let leaf_type = match request.leaf_cell_type.as_str() {
                 "" => "any".to_string(),
@@ -109,7 +114,7 @@ impl Cells {
             let cause = WaitCause::NoChain { why: self.why_no_target(request, checked, ask) };
             return WaitReason { scope, level: leaf_type, cause };
         };
-        let free = self.free_leaves(asker, target);
+        let free = self.free_leaves(asker, target, most);
         let chain = self.topology.chain(target.chain).clone();
         let asked = target.need.leaves;
         if free < asked {
@@ -154,7 +159,7 @@ impl Cells {
 
     fn reach(&mut self, asker: Asker, target: &Target, need: &GroupNeed, ask: &Ask<'_>) -> Reach {
         let filter = Filter::new(&self.topology, &self.state, false, Names::default());
-        let pass = passes(asker)[passes(asker).len() - 1];
+        let pass = self.furthest(asker);
         let place = (target.chain, target.cluster);
         let mut search = Search::new(
             &self.topology,
@@ -163,7 +168,7 @@ impl Cells {
             &filter,
             asker,
             place,
-            pass,
+            (pass, Manner::FIRST),
             ask.now_ms,
         );
         let mark = search.mark();
@@ -175,8 +180,14 @@ impl Cells {
         Reach { pods, stuck, exhausted }
     }
 
-    /// Leaves of a target that the group could get, also by preemption.
-    fn free_leaves(&self, asker: Asker, target: &Target) -> u64 {
+    /// The pass that finds most.
+    fn furthest(&self, asker: Asker) -> Pass {
+        let preempts = asker.priority >= 0 && self.state.has_lower(asker.vc, asker.priority);
+        if preempts { Pass::Preempt } else { Pass::Free }
+    }
+
+    /// Leaves of a target that the group could get in a pass.
+    pub(crate) fn free_leaves(&self, asker: Asker, target: &Target, pass: Pass) -> u64 {
         let topology = &self.topology;
         if asker.priority < 0 {
             let chain = topology.chain(target.chain);
@@ -192,9 +203,7 @@ impl Cells {
             .map(|slot| match self.state.slot_cell(*slot) {
                 None => u64::from(topology.chain(target.chain).level(topology.slot(*slot).level).leaves),
                 Some(cell) if topology.cell(cell).cluster != target.cluster => 0,
-                Some(cell) if !self.state.has_lower(asker.vc, asker.priority) => {
-                    u64::from(self.state.virtually_free(topology, cell))
-                }
+                Some(cell) if pass == Pass::Free => u64::from(self.state.virtually_free(topology, cell)),
                 Some(cell) => {
                     topology.leaves_of(cell).filter(|leaf| self.takeable(asker.priority, *leaf)).count()
                         as u64

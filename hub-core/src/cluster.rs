@@ -113,11 +113,12 @@ pub fn plan(
         (true, _) => return writes,
         (false, _) => ("Unknown", "the agent has not renewed its lease in time"),
     };
+    let message = if status == "True" { planned(cluster, message) } else { message.to_owned() };
     if known.is_some_and(|known| known.status == status && known.message == message) {
         return writes;
     }
     let reason = Reason::ClusterNotReady;
-    let mut fresh = condition("Ready", status, reason, message, known, now);
+    let mut fresh = condition("Ready", status, reason, &message, known, now);
     if status == "True" {
         fresh["reason"] = json!("ClusterReady");
     }
@@ -130,6 +131,19 @@ pub fn plan(
         Verb::MergeStatus(json!({"status": {"conditions": all}})),
     ));
     writes
+}
+
+/// The message with what of the member's report is left out.
+fn planned(cluster: &Cluster, message: &str) -> String {
+    let shapes = cluster.status.as_ref().map_or(&[][..], |status| &status.node_shapes);
+    match convert::planned_names(convert::lists_of(shapes)).1 {
+        0 => message.to_owned(),
+        left_out => format!(
+            "{message}; {left_out} names of resources in its report are not planned with: found {}; allowed: at most {}",
+            left_out + convert::MOST_RESOURCES,
+            convert::MOST_RESOURCES
+        ),
+    }
 }
 
 /// Sets `timeAdded` of taints that evict jobs, because tolerations count from it and its author may have omitted it.

@@ -175,10 +175,18 @@ pub fn cluster(object: &Cluster) -> ClusterFacts {
         taints: object.spec.taints.iter().map(taint).collect(),
         nodes: nodes.total_num.clamp(0, convert::MOST_NODES),
         nodes_ready: nodes.ready_num.clamp(0, convert::MOST_NODES),
-        allocatable: amounts(&summary.allocatable),
-        allocated: amounts(&summary.allocated),
+        allocatable: reported(&summary.allocatable),
+        allocated: reported(&summary.allocated),
         groups: nodes_reported.into_iter().map(group).collect(),
     }
+}
+
+/// Amounts that a member reports, of as many names as are planned with.
+fn reported(all: &BTreeMap<String, String>) -> BTreeMap<String, i64> {
+    let (names, _) = convert::planned_names(std::iter::once(all));
+    let mut amounts = amounts(all);
+    amounts.retain(|name, _| names.contains(name.as_str()));
+    amounts
 }
 
 fn group(ReportedNodes { shape, of_cells, unusable }: ReportedNodes) -> NodeGroup {

@@ -6,10 +6,13 @@
 //! (`uuid,slots,memory,type,healthy[,mode]:...`). A pod's allocation is written to its annotations with its
 //! binding, where the device plugin reads it.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use fleet_resources::Resources;
-use fleet_scheduler::devices::{ALL_CORES, Ask, Card, Part, Sharing, cards_by_memory};
+use fleet_scheduler::devices::{ALL_CORES, Ask, Card, MOST_CARDS, Part, Sharing, cards_by_memory};
 
 use fleet_agent_ground::lean::{LeanContainer, LeanNode, LeanPodSpec};
 
@@ -43,8 +46,8 @@ pub struct Assigned {
 pub fn offered(cards: &[Card]) -> [(&'static str, i64); 3] {
     let of = || cards.iter().filter(|card| card.sharing == Sharing::Virtual);
     [
-        (VGPU_NUMBER, of().map(|card| card.slots).sum()),
-        (VGPU_MEMORY, of().map(|card| card.memory).sum()),
+        (VGPU_NUMBER, fleet_resources::sum(of().map(|card| card.slots))),
+        (VGPU_MEMORY, fleet_resources::sum(of().map(|card| card.memory))),
         (VGPU_CORES, of().count() as i64 * ALL_CORES),
     ]
 }
@@ -56,7 +59,7 @@ pub fn asks(spec: &LeanPodSpec) -> Vec<Ask> {
         .iter()
         .map(|container: &LeanContainer| container.resources.requests().unwrap_or_default())
         .collect();
-    let sum = |name: &str| amounts.iter().map(|amounts| amounts.get(name)).sum::<i64>();
+    let sum = |name: &str| fleet_resources::sum(amounts.iter().map(|amounts| amounts.get(name).max(0)));
     let mut found = Vec::new();
     if sum(GPU_NUMBER) > 0 {
         found.push(Ask { cards: sum(GPU_NUMBER), percent: 100, cores: ALL_CORES, ..Ask::default() });
@@ -64,7 +67,7 @@ pub fn asks(spec: &LeanPodSpec) -> Vec<Ask> {
         found.push(Ask { cards: 1, memory: sum(GPU_MEMORY), ..Ask::default() });
     }
     for amounts in &amounts {
-        let named = [VGPU_NUMBER, VGPU_MEMORY, VGPU_PERCENT, VGPU_CORES].map(|name| amounts.get(name));
+        let named = [VGPU_NUMBER, VGPU_MEMORY, VGPU_PERCENT, VGPU_CORES].map(|name| amounts.get(name).max(0));
         let [cards, memory, percent, cores] = named;
         if named.iter().any(|amount| *amount > 0) {
             let cards = cards.max(1);
@@ -88,7 +91,8 @@ pub fn cards(node: &LeanNode) -> Vec<Card> {
     };
     let mut found = cards_by_memory(amount(GPU_MEMORY), amount(GPU_NUMBER));
     let register = node.metadata.annotations.as_ref().and_then(|all| all.get(REGISTER));
-    for entry in register.map_or("", String::as_str).split(':') {
+    let entries = register.map_or("", String::as_str).split(':');
+    for entry in entries.take(usize::try_from(MOST_CARDS).unwrap_or(0)) {
         let fields: Vec<&str> = entry.split(',').map(str::trim).collect();
         let [id, slots, memory, kind, healthy, ..] = fields.as_slice() else { continue };
         let (Ok(slots), Ok(memory)) = (slots.parse(), memory.parse()) else { continue };
@@ -105,25 +109,41 @@ pub fn cards(node: &LeanNode) -> Vec<Card> {
     found
 }
 
-/// The allocated parts in a pod's annotations.
+/// The parts in a pod's annotations that fit its requests. Anybody who may create pods in the member writes these texts, so they only
+/// say which cards a pod has, as many as each request names: how much it uses there is counted by the request.
 pub fn parts(annotations: Option<&BTreeMap<String, String>>, asks: &[Ask]) -> Vec<Part> {
     let text = |name: &str| annotations.and_then(|all| all.get(name)).map_or("", String::as_str);
+    let of = |sharing: Sharing| asks.iter().enumerate().filter(move |(_, ask)| ask.sharing == sharing);
     let mut found = Vec::new();
-    if let Some(ask) = asks.iter().find(|ask| ask.sharing == Sharing::Memory) {
-        for card in text(GPU_INDEX).split(',').filter(|card| !card.is_empty()) {
-            found.push(Part { container: 0, card: card.into(), memory: ask.memory, cores: ask.cores });
-        }
+    if let Some((container, ask)) = of(Sharing::Memory).next() {
+        let cards = text(GPU_INDEX).split(',').map(str::trim).filter(|card| !card.is_empty());
+        let part = |card: &str| Part { container, card: card.into(), memory: ask.memory, cores: ask.cores };
+        found.extend(answer(ask, cards.map(|card| Some(part(card)))));
     }
-    for (container, devices) in text(ASSIGNED).split(';').enumerate() {
-        for device in devices.split(':') {
-            let fields: Vec<&str> = device.split(',').collect();
-            let [card, _, memory, cores, ..] = fields.as_slice() else { continue };
-            if let (Ok(memory), Ok(cores)) = (memory.parse(), cores.parse()) {
-                found.push(Part { container, card: (*card).into(), memory, cores });
-            }
-        }
+    // Containers without devices have an empty text or none.
+    let containers = text(ASSIGNED).split(';').map(|devices| devices.trim_matches(':'));
+    for ((container, ask), devices) in of(Sharing::Virtual).zip(containers.filter(|text| !text.is_empty())) {
+        found.extend(answer(ask, devices.split(':').map(|device| virtual_part(container, device))));
     }
     found
+}
+
+/// The parts, if they answer the request: each is one, and they are on as many different cards as it names.
+fn answer(ask: &Ask, parts: impl Iterator<Item = Option<Part>>) -> Vec<Part> {
+    let most = usize::try_from(ask.cards).unwrap_or(0);
+    let found: Option<Vec<Part>> = parts.take(most.saturating_add(1)).collect();
+    let found = found.unwrap_or_default();
+    let cards: BTreeSet<&str> = found.iter().map(|part| &*part.card).collect();
+    if cards.len() == most && found.len() == most { found } else { Vec::new() }
+}
+
+/// A part such as `GPU-a,T4,300,30`: card, type, memory, cores.
+fn virtual_part(container: usize, text: &str) -> Option<Part> {
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [card, _, memory, cores, ..] = fields.as_slice() else { return None };
+    let memory = memory.parse().ok().filter(|memory| *memory >= 0)?;
+    let cores = cores.parse().ok().filter(|cores| (0..=ALL_CORES).contains(cores))?;
+    (!card.is_empty()).then(|| Part { container, card: (*card).into(), memory, cores })
 }
 
 /// Annotations with a pod's parts for the device plugin. `now` is in seconds.
@@ -231,5 +251,60 @@ mod tests {
             written.into_iter().collect::<Vec<_>>(),
             [(GPU_INDEX.to_owned(), "1".to_owned()), (PREDICATE_TIME.to_owned(), "7".to_owned()),]
         );
+    }
+
+    /// What a tenant writes in a template to get more cards than the pod asks for, or to seem to use less.
+    #[test]
+    fn annotations_give_no_pod_more_cards_than_it_asks_for() {
+        let read = |limits: serde_json::Value, name: &str, text: &str| {
+            let annotations = BTreeMap::from([(name.to_owned(), text.to_owned())]);
+            let found = parts(Some(&annotations), &asks(&spec(&[limits])));
+            found.iter().map(|part| format!("{}:{}", part.container, part.card)).collect::<Vec<_>>().join(" ")
+        };
+        let memory = || json!({GPU_MEMORY: 1});
+        let card = |number: usize| format!("{number},x,1,100:");
+        let eight: String = (0..8).map(card).collect();
+        // By memory, no text of virtual devices counts, and the other way round.
+        assert_eq!(read(memory(), ASSIGNED, &eight), "");
+        assert_eq!(read(json!({VGPU_NUMBER: 1}), GPU_INDEX, "0"), "");
+        assert_eq!(
+            (read(memory(), GPU_INDEX, "3"), read(memory(), GPU_INDEX, "0,1,2")),
+            ("0:3".into(), String::new())
+        );
+        let two = || json!({VGPU_NUMBER: 2, VGPU_MEMORY: 5});
+        assert_eq!(read(two(), ASSIGNED, "a,T,5,0:b,T,5,0:;"), "0:a 0:b");
+        assert_eq!(
+            read(two(), ASSIGNED, ";a,T,5,0:b,T,5,0:;"),
+            "0:a 0:b",
+            "the first container has no devices"
+        );
+        for text in [
+            eight.as_str(),
+            "a,T,5,0:",
+            "a,T,5,0:a,T,5,0:",
+            "a,T,-100,0:b,T,5,0:",
+            "a,T,5,101:b,T,5,0:",
+            "a,T,99999999999999999999,0:b,T,5,0:",
+            "a,T,5:b,T,5,0:",
+        ] {
+            assert_eq!(read(two(), ASSIGNED, text), "", "{text}");
+        }
+        // A second container that asks for nothing gets nothing.
+        assert_eq!(read(two(), ASSIGNED, "a,T,5,0:b,T,5,0:;c,T,5,0:"), "0:a 0:b");
+    }
+
+    #[test]
+    fn amounts_of_devices_stay_at_their_bounds() {
+        let huge = i64::MAX.to_string();
+        let by_memory = asks(&spec(&[json!({GPU_MEMORY: huge}), json!({GPU_MEMORY: huge})]));
+        assert_eq!(by_memory, [Ask { cards: 1, memory: i64::MAX, ..Ask::default() }]);
+        let node: LeanNode = serde_json::from_value(json!({
+            "metadata": {"name": "n", "annotations": {REGISTER: format!("a,{huge},{huge},T,true:b,{huge},{huge},T,true:")}},
+            "status": {"allocatable": {GPU_MEMORY: "32", GPU_NUMBER: huge}},
+        }))
+        .unwrap();
+        let cards = cards(&node);
+        assert_eq!(cards.len(), 1024 + 2);
+        assert_eq!(offered(&cards), [(VGPU_NUMBER, i64::MAX), (VGPU_MEMORY, i64::MAX), (VGPU_CORES, 200)]);
     }
 }

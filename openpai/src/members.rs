@@ -7,7 +7,7 @@ use fleet_api::{Cluster, access::ACCESS_SECRET, names::cluster_namespace};
 use kube::{Client, Config, config::AuthInfo};
 use serde_json::Value;
 
-use crate::server::{AskError, MEMBER_PATIENCE, Server, innermost};
+use crate::server::{AskError, MEMBER_PATIENCE, Server, innermost, is_path_part};
 
 /// Why a member cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +19,9 @@ pub struct Unreachable(pub String);
 /// # Errors
 /// As [`member`]; the caller may not read the Cluster.
 pub async fn reach(hub: &Server, name: &str) -> Result<Server, Unreachable> {
+    if name.is_empty() || !is_path_part(name) {
+        return Err(Unreachable(format!("cluster: found {name:?}; allowed: the name of a Cluster")));
+    }
     let path = format!("/apis/fleet.dev/v1alpha1/clusters/{name}");
     let object = hub.object(&path).await.map_err(|error| Unreachable(error.to_string()))?;
     let cluster = serde_json::from_value(object).map_err(|error| Unreachable(error.to_string()))?;
@@ -182,6 +185,20 @@ mod tests {
             assert!(endpoint(url).is_err(), "{url}");
         }
         assert!(endpoint("https://proxy.example.com/k8s/clusters/c-1").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_no_part_of_a_path_is_not_asked_for() {
+        let refuses = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<axum::body::Body>, _>(std::io::Error::other("asked"))
+        });
+        let client = Client::new(refuses, "default");
+        let hub = Server { client, name: "hub".to_owned(), url: "it".to_owned(), patience: MEMBER_PATIENCE };
+        for name in ["", "a/../b", "..", "east?x=y", "East"] {
+            let why = reach(&hub, name).await.map(|_| ()).expect_err(name).to_string();
+            assert!(why.contains("allowed: the name of a Cluster"), "{why}");
+        }
+        assert!(reach(&hub, "east").await.map(|_| ()).expect_err("no hub").to_string().contains("asked"));
     }
 
     #[test]

@@ -280,6 +280,13 @@ impl Server {
     }
 }
 
+/// Whether a text that others wrote may be a part of a path of an API: small letters, digits, dashes and dots. An empty one
+/// may.
+pub fn is_path_part(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    text.chars().all(fits) && !text.contains("..") && text.len() <= 253
+}
+
 /// The innermost error of a chain: the one with the cause (`Connection refused`).
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut deepest = error;

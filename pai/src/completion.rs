@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Protocol, exit, names, retry};
+use crate::{
+    Protocol, exit,
+    fields::is_name,
+    names,
+    protocol::{NAME_MAX, ROLES_MAX, TASKS_MAX, in_label},
+    retry,
+};
 
 /// The rules by which a job ends and is retried, as its member gets them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +33,27 @@ pub struct RoleRule {
 }
 
 impl Rules {
+    /// The rules in the annotation of a job's object. `None` without rules, and of such as no job file makes: whoever
+    /// may write the object writes them, and their numbers become sizes, their names parts of paths.
+    pub fn read(text: &str) -> Option<Self> {
+        let rules: Self = serde_json::from_str(text).ok()?;
+        let fits = |rule: &RoleRule| {
+            is_name(&rule.role, NAME_MAX, in_label)
+                && names::is_task(&rule.task)
+                && (0..=TASKS_MAX).contains(&rule.instances)
+        };
+        if rules.roles.len() > ROLES_MAX || !rules.roles.iter().all(fits) {
+            return None;
+        }
+        (rules.tasks() <= TASKS_MAX).then_some(rules)
+    }
+
+    /// All tasks of all roles.
+    pub fn tasks(&self) -> i64 {
+        self.roles.iter().map(|role| role.instances).fold(0, i64::saturating_add)
+    }
+
+    /// The rules of a job file.
     pub fn of(protocol: &Protocol) -> Self {
         let gang = protocol.extras.gang_allocation;
         let roles = protocol.task_roles.iter().map(|role| RoleRule {

@@ -1,6 +1,10 @@
 //! Typed fields of a document. Mistakes are collected, so that all of them are reported at once.
 
-use crate::{Doc, Node, Problem};
+pub(crate) use crate::problem::Sink;
+use crate::{Doc, Node, Problem, problem::TOLD};
+
+/// Longest part of a path for one name, in characters. All below it have the path, so a longer name would be there as often.
+const NAME_SHOWN: usize = 255;
 
 /// One value of the document and its path.
 #[derive(Clone, Debug)]
@@ -16,15 +20,15 @@ pub(crate) struct Fields<'d> {
     known: Vec<&'static str>,
 }
 
-pub(crate) type Sink = Vec<Problem>;
-
 impl<'d> Field<'d> {
     pub fn top(doc: &'d Doc) -> Self {
         Self { path: String::new(), doc }
     }
 
     pub fn child(&self, name: &str, doc: &'d Doc) -> Self {
-        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        let shown = name.char_indices().nth(NAME_SHOWN).map(|(end, _)| format!("{}...", &name[..end]));
+        let shown = shown.as_deref().unwrap_or(name);
+        let path = if self.path.is_empty() { shown.to_owned() } else { format!("{}.{shown}", self.path) };
         Self { path, doc }
     }
 
@@ -165,7 +169,7 @@ impl<'d> Fields<'d> {
 
     /// Refuses the entries that were not taken.
     pub fn end(self, sink: &mut Sink) {
-        for (name, doc) in &self.left {
+        for (name, doc) in self.left.iter().take(TOLD) {
             let allowed = format!("only {}", self.known.join(", "));
             sink.push(self.own.child(name, doc).problem("an unknown field", allowed));
         }

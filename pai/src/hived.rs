@@ -64,7 +64,7 @@ pub struct RoleRequest {
 /// # Errors
 /// Requests that can never be satisfied, with what exists.
 pub fn request(protocol: &Protocol, user: &str, offer: &Offer) -> Result<Request, Refusal> {
-    let mut sink = Vec::new();
+    let mut sink = Sink::default();
     cluster(protocol, offer, &mut sink);
     let cells: Vec<i64> =
         protocol.task_roles.iter().map(|role| cells(protocol, role, offer, &mut sink)).collect();
@@ -75,7 +75,7 @@ pub fn request(protocol: &Protocol, user: &str, offer: &Offer) -> Result<Request
     }
     Refusal::unless_empty(sink)?;
     let id = names::id(user, &protocol.name);
-    let specs = spec::specs(protocol, &id, &cells);
+    let specs = spec::specs(protocol, &id, &cells)?;
     let roles = protocol.task_roles.iter().zip(cells).zip(specs).map(|((role, cells), spec)| RoleRequest {
         role: role.name.clone(),
         cells,

@@ -75,6 +75,11 @@ pub fn task(role: &str) -> String {
     }
 }
 
+/// Whether a text can be the name of a role's task: a part of the names of its pods.
+pub fn is_task(text: &str) -> bool {
+    (1..=LABEL_MAX).contains(&text.len()) && label(text) == text
+}
+
 /// The owner of jobs for a user of the hub: the part of a service account's or certificate's name that a label can
 /// hold.
 pub fn user(hub_user: &str) -> String {

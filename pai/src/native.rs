@@ -62,7 +62,7 @@ pub fn native(submission: &Submission<'_>, offer: &Offer) -> Result<Native, Refu
         protocol,
         first: names::object(submission.user, &protocol.name),
         rules: Rules::of(protocol),
-        env: env::Shared::of(protocol, submission, &mut notices),
+        env: env::Shared::of(protocol, submission, &mut notices)?,
     };
     Ok(writer.write(&request, &scripts, &logins, notices))
 }

@@ -57,6 +57,31 @@ pub(crate) fn shortened(text: String) -> String {
     format!("{start}...")
 }
 
+/// Mistakes of one document. Behind the first [`TOLD`], none is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Sink(Vec<Problem>);
+
+impl Sink {
+    pub fn push(&mut self, problem: Problem) {
+        if self.len() < TOLD {
+            self.0.push(problem);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// In the order in which they were found.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.0
+    }
+}
+
 /// OpenPAI's error codes for the refusals of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
@@ -105,7 +130,8 @@ impl Refusal {
     }
 
     /// `Ok` when there is no problem.
-    pub(crate) fn unless_empty(mut problems: Vec<Problem>) -> Result<(), Self> {
+    pub(crate) fn unless_empty(sink: Sink) -> Result<(), Self> {
+        let mut problems = sink.into_problems();
         problems.sort_by_key(|problem| problem.line);
         if problems.is_empty() { Ok(()) } else { Err(Self { code: Code::InvalidProtocol, problems }) }
     }

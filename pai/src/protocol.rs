@@ -6,12 +6,14 @@ mod extras;
 mod read;
 mod types;
 
-use crate::{Doc, Refusal};
+use crate::{Doc, Refusal, fields::Sink};
 
+pub(crate) use read::{NAME_MAX, in_label};
 pub use types::{
     Class, Completion, Deployment, Extras, HivedExtras, HivedRole, Prerequisite, PrerequisiteKind, Protocol,
     RegistryAuth, RoleCommands, RoleGroup, TaskResources, TaskRole,
 };
+pub(crate) use types::{ROLES_MAX, TASKS_MAX};
 
 impl Protocol {
     /// Parses a document.
@@ -19,7 +21,7 @@ impl Protocol {
     /// # Errors
     /// All problems of it.
     pub fn read(doc: &Doc) -> Result<Self, Refusal> {
-        let mut sink = Vec::new();
+        let mut sink = Sink::default();
         let protocol = read::protocol(doc, &mut sink);
         // Parts are compared only if all of them could be parsed.
         if let Some(protocol) = protocol.as_ref().filter(|_| sink.is_empty()) {

@@ -3,10 +3,19 @@
 //!
 //! Inserted values are not rendered again. Upstream renders an unknown name as nothing; here it is refused.
 
-use crate::{Doc, Node, PrerequisiteKind, Problem, Protocol, Refusal, RegistryAuth, TaskRole, fields::Sink};
+use std::{borrow::Cow, ops::ControlFlow};
+
+use crate::{
+    Doc, Node, PrerequisiteKind, Problem, Protocol, Refusal, RegistryAuth, TaskRole,
+    fields::Sink,
+    problem::{TOLD, shortened},
+};
 
 const OPEN: &str = "<%";
 const CLOSE: &str = "%>";
+/// Most bytes of all scripts of a job together, of all its logins, and of whatever else is made of a file by repeating a part of
+/// it. A Secret has no more, and hardly any object.
+pub(crate) const MADE_MAX: usize = 1024 * 1024;
 /// What stands in a stored configuration in the place of a secret.
 pub const MASK: &str = "******";
 
@@ -25,19 +34,45 @@ struct Names<'p> {
     known: Vec<(&'static str, Option<&'p Doc>)>,
 }
 
-#[derive(Default)]
+/// A text in the making.
 struct Out {
     text: String,
     has_secrets: bool,
+    /// Bytes that this and all further texts may still get.
+    left: usize,
+}
+
+impl Out {
+    fn new(left: usize) -> Self {
+        Self { text: String::new(), has_secrets: false, left }
+    }
+
+    /// `Break`: all texts together would be too large.
+    fn push(&mut self, piece: &str) -> ControlFlow<()> {
+        let Some(left) = self.left.checked_sub(piece.len()) else { return ControlFlow::Break(()) };
+        self.left = left;
+        self.text.push_str(piece);
+        ControlFlow::Continue(())
+    }
 }
 
 /// The script of each role, in the order of roles.
 ///
 /// # Errors
-/// Each name in a template that leads nowhere.
+/// Names in templates that lead nowhere, and scripts that are larger than [`MADE_MAX`] together: a value stands in
+/// them as often as templates name it.
 pub fn scripts(protocol: &Protocol) -> Result<Vec<Script>, Refusal> {
-    let mut sink = Vec::new();
-    let scripts = protocol.task_roles.iter().map(|role| script(protocol, role, &mut sink)).collect();
+    let mut sink = Sink::default();
+    let mut scripts = Vec::new();
+    let mut left = MADE_MAX;
+    for role in &protocol.task_roles {
+        let mut out = Out::new(left);
+        if script(protocol, role, &mut out, &mut sink).is_break() {
+            break;
+        }
+        left = out.left;
+        scripts.push(Script { role: role.name.clone(), text: out.text, has_secrets: out.has_secrets });
+    }
     Refusal::unless_empty(sink)?;
     Ok(scripts)
 }
@@ -48,28 +83,37 @@ pub fn scripts(protocol: &Protocol) -> Result<Vec<Script>, Refusal> {
 /// As [`scripts`].
 pub fn logins(protocol: &Protocol) -> Result<Vec<(String, RegistryAuth)>, Refusal> {
     let names = Names { known: vec![("$secrets", Some(&protocol.secrets))] };
-    let (mut sink, mut found) = (Vec::new(), Vec::new());
+    let (mut sink, mut found, mut left) = (Sink::default(), Vec::new(), MADE_MAX);
     for (i, one) in protocol.prerequisites.iter().enumerate() {
         let Some(auth) = &one.auth else { continue };
         let mut text = |field: &str, template: &str| {
             let path = format!("prerequisites[{i}].auth.{field}");
-            let mut out = Out::default();
-            names.render(template, &path, one.doc.line, &mut out, &mut sink);
-            out.text.trim().to_owned()
+            let mut out = Out::new(left);
+            let made = names.render(template, &path, one.doc.line, &mut out, &mut sink);
+            left = out.left;
+            made.is_continue().then(|| out.text.trim().to_owned())
         };
-        let login = RegistryAuth {
-            username: text("username", &auth.username),
-            password: text("password", &auth.password),
-            registry_uri: auth.registry_uri.as_ref().map(|uri| text("registryuri", uri)),
+        let Some((username, password)) =
+            text("username", &auth.username).zip(text("password", &auth.password))
+        else {
+            break;
         };
-        found.push((one.name.clone(), login));
+        let registry_uri = match &auth.registry_uri {
+            Some(uri) => match text("registryuri", uri) {
+                Some(uri) => Some(uri),
+                None => break,
+            },
+            None => None,
+        };
+        found.push((one.name.clone(), RegistryAuth { username, password, registry_uri }));
     }
     Refusal::unless_empty(sink)?;
     Ok(found)
 }
 
 /// Commands of the deployment before, of the role, of the deployment after; the first that fails ends the script.
-fn script(protocol: &Protocol, role: &TaskRole, sink: &mut Sink) -> Script {
+/// `Break`: a mistake behind which nothing more is made.
+fn script(protocol: &Protocol, role: &TaskRole, out: &mut Out, sink: &mut Sink) -> ControlFlow<()> {
     let prerequisite = |kind, name: &Option<String>| {
         name.as_ref().and_then(|name| protocol.prerequisite(kind, name)).map(|one| &one.doc)
     };
@@ -97,42 +141,73 @@ fn script(protocol: &Protocol, role: &TaskRole, sink: &mut Sink) -> Script {
     if let Some((i, commands)) = around {
         parts.push((path(i, "postCommands"), &commands.after));
     }
-    let mut out = Out { text: "set -e\n".to_owned(), has_secrets: false };
+    out.text.push_str("set -e\n");
     for (path, commands) in parts {
         for (k, command) in commands.iter().enumerate() {
-            names.render(command.trim(), &format!("{path}[{k}]"), role.line, &mut out, sink);
+            names.render(command.trim(), &format!("{path}[{k}]"), role.line, out, sink)?;
             out.text.push('\n');
         }
     }
-    Script { role: role.name.clone(), text: out.text, has_secrets: out.has_secrets }
+    ControlFlow::Continue(())
 }
 
 impl Names<'_> {
-    fn render(&self, template: &str, path: &str, line: u64, out: &mut Out, sink: &mut Sink) {
+    /// `Break`: the text is too large, or there are as many mistakes as are told.
+    fn render(
+        &self,
+        template: &str,
+        path: &str,
+        line: u64,
+        out: &mut Out,
+        sink: &mut Sink,
+    ) -> ControlFlow<()> {
+        let made = self.render_pieces(template, path, line, out, sink);
+        if made.is_break() {
+            let found = format!("more than {} KiB in all, with the values of templates", MADE_MAX / 1024);
+            let allowed = format!(
+                "at most {} KiB; larger things belong into the image or a ConfigMap",
+                MADE_MAX / 1024
+            );
+            sink.push(Problem::new(path, found, allowed).at(line));
+            return made;
+        }
+        // Each mistake names what there is to choose from.
+        if sink.len() < TOLD { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// `Break`: the text is too large.
+    fn render_pieces(
+        &self,
+        template: &str,
+        path: &str,
+        line: u64,
+        out: &mut Out,
+        sink: &mut Sink,
+    ) -> ControlFlow<()> {
         let mut rest = template;
-        while let Some(at) = rest.find(OPEN) {
-            out.text.push_str(&rest[..at]);
+        while let Some(at) = rest.find(OPEN).filter(|_| sink.len() < TOLD) {
+            out.push(&rest[..at])?;
             let inner = &rest[at + OPEN.len()..];
             let Some(end) = inner.find(CLOSE) else {
                 let found = format!("{:?} without {CLOSE:?}", &rest[at..]);
                 sink.push(Problem::new(path, found, "templates such as <% $parameters.name %>").at(line));
-                return;
+                return ControlFlow::Continue(());
             };
             let name = inner[..end].trim();
             match self.value(name) {
                 Ok(text) => {
                     out.has_secrets |= name.starts_with("$secrets");
-                    out.text.push_str(&text);
+                    out.push(&text)?;
                 }
                 Err((found, allowed)) => sink.push(Problem::new(path, found, allowed).at(line)),
             }
             rest = &inner[end + CLOSE.len()..];
         }
-        out.text.push_str(rest);
+        out.push(rest)
     }
 
     /// The value of a name, or what was found and what is allowed.
-    fn value(&self, name: &str) -> Result<String, (String, String)> {
+    fn value(&self, name: &str) -> Result<Cow<'_, str>, (String, String)> {
         let found = |what: &str| format!("<% {name} %>{what}");
         let (top, steps) = split(name);
         let Some((_, doc)) = self.known.iter().find(|(known, _)| *known == top) else {
@@ -154,9 +229,9 @@ impl Names<'_> {
             at = next;
         }
         match &at.node {
-            Node::Text(text) => Ok(text.clone()),
-            Node::Number(number) => Ok(number.to_string()),
-            Node::Bool(value) => Ok(value.to_string()),
+            Node::Text(text) => Ok(Cow::Borrowed(text)),
+            Node::Number(number) => Ok(Cow::Owned(number.to_string())),
+            Node::Bool(value) => Ok(Cow::Owned(value.to_string())),
             _ => Err((found(", which is no single value"), inside(&walked, at))),
         }
     }
@@ -169,11 +244,12 @@ fn split(name: &str) -> (&str, Vec<String>) {
     (top, rest.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect())
 }
 
-/// What there is to choose from.
+/// What there is to choose from, or the first of it: a choice begins with all names before it.
 fn inside(walked: &str, doc: &Doc) -> String {
+    let walked = shortened(walked.to_owned());
     let choices: Vec<String> = match &doc.node {
-        Node::Map(entries) => entries.iter().map(|(name, _)| format!("{walked}.{name}")).collect(),
-        Node::List(items) => (0..items.len()).map(|i| format!("{walked}[{i}]")).collect(),
+        Node::Map(entries) => entries.iter().take(TOLD).map(|(name, _)| format!("{walked}.{name}")).collect(),
+        Node::List(items) => (0..items.len().min(TOLD)).map(|i| format!("{walked}[{i}]")).collect(),
         _ => return format!("{walked} alone"),
     };
     if choices.is_empty() { format!("nothing: {walked} is empty") } else { choices.join(", ") }

@@ -356,3 +356,32 @@ fn lines_and_the_order_of_the_file_are_kept() {
     let text = serde_json::to_string(&doc).expect("text");
     assert!(text.contains("\"taskRoles\":{\"z\":") && text.find("\"z\":") < text.find("\"a\":"));
 }
+
+#[test]
+fn of_many_mistakes_a_hundred_are_told() {
+    let many = |to: usize| (0..to).map(|i| (format!("r{i}"), json!({"skuType": "a", "pinnedCellId": "b"})));
+    for mistakes in [5, 20_000] {
+        let job = job(|job| {
+            job["extras"] = json!({"hivedScheduler": {"taskRoles": Value::from_iter(many(mistakes))}});
+            let names: Vec<String> = (0..mistakes).map(|i| format!("p{i}")).collect();
+            job["taskRoles"]["train"]["prerequisites"] = json!(names);
+        });
+        let refusal = Protocol::read(&job).expect_err("mistakes");
+        let told = refusal.problems.len();
+        // A prerequisite is one mistake, a role of the extras two.
+        assert!((mistakes.min(100)..=(3 * mistakes).min(102)).contains(&told), "{told} of {mistakes}");
+        assert!(refusal.to_string().len() < 500_000, "{}", refusal.to_string().len());
+    }
+}
+
+#[test]
+fn a_role_has_a_thousand_ports_at_most() {
+    let with = |labels: usize| {
+        let ports: Value = (0..labels).map(|i| (format!("p{i}"), json!(1))).collect();
+        job(|job| job["taskRoles"]["train"]["resourcePerInstance"]["ports"] = ports.clone())
+    };
+    let most = Protocol::read(&with(1_000)).expect("a thousand");
+    assert_eq!(most.task_roles[0].resources.ports.len(), 1_000 + 2, "with ssh and http");
+    let more = Protocol::read(&with(1_001)).expect_err("one more").to_string();
+    assert!(more.contains("found 1001 ports; allowed: at most 1000 of all labels together"), "{more}");
+}

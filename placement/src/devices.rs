@@ -11,7 +11,10 @@ mod fragments;
 mod tests;
 mod usual;
 
-pub use cards::{ALL_CORES, Ask, Card, Choice, Load, Loads, Part, Sharing, cards_by_memory, choose};
+pub use cards::{
+    ALL_CORES, Ask, Card, Choice, Load, Loads, MOST_CARDS, Part, Sharing, cards_by_memory, choose,
+    count_parts,
+};
 pub use fragments::{Demand, Growth, Measure, first_by_fragments, least_fragments};
 pub use usual::Usual;
 

@@ -252,6 +252,20 @@ fn small_gang() -> impl Strategy<Value = Vec<(i64, i64, i64)>> {
     proptest::collection::vec((1_i64..4, 0_i64..6, 0_i64..4), 1..4)
 }
 
+#[test]
+fn a_sentence_names_some_of_many_resources() {
+    let mut wanted = gang("w 1x1/0");
+    (0..300)
+        .for_each(|i| wanted.components[0].shape.requests.set(format!("example.com/r{i:03}").as_str(), 1));
+    let nodes = NodeIndex::new([node("a", 8, 0)]);
+    let text = place_gang(&nodes, &wanted).unwrap_err().sentence();
+    assert!(
+        text.contains("1 Insufficient example.com/r015 (requested 1, available 0) and 284 more"),
+        "{text}"
+    );
+    assert!(text.len() < 1500, "{}", text.len());
+}
+
 fn build(nodes: &[(i64, i64)], components: &[(i64, i64, i64)]) -> (NodeIndex, Gang) {
     let nodes = nodes.iter().enumerate().map(|(i, (cpu, gpu))| node(&format!("n{i}"), *cpu, *gpu));
     let components = components

@@ -4,7 +4,9 @@
 //! For planners that place many gangs one after the other. Deliberately absent: readiness; nodes that take no pods
 //! are not offered.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_resources::constraints;
 use fleet_resources::{ResourceName, Resources};
@@ -25,8 +27,9 @@ struct Template {
     count: i64,
 }
 
-/// What is free on a node: in the order of `GroupedNodes::names`, pods last.
-type Free = Vec<i64>;
+/// What is free on a node: in the order of `GroupedNodes::names`, pods last. Equal nodes have one copy until pods are placed:
+/// a member may report many nodes, and many names of resources.
+type Free = Arc<[i64]>;
 
 #[derive(Clone, Debug)]
 struct NodeState {
@@ -93,7 +96,8 @@ impl GroupedNodes {
                 });
             }
             grouped.templates[template].count += shape.count.max(0);
-            let free = grouped.vector(&shape.free, crate::node::free_pods(shape.max_pods, shape.pods));
+            let free: Free =
+                grouped.vector(&shape.free, crate::node::free_pods(shape.max_pods, shape.pods)).into();
             let known = node_names.get(at).map_or(&[][..], Vec::as_slice);
             for n in 0..usize::try_from(shape.count).unwrap_or(0) {
                 let node = grouped.nodes.len();
@@ -109,21 +113,30 @@ impl GroupedNodes {
 
     /// Whether the nodes would be the same if all were empty.
     pub fn same_when_empty(&self, other: &Self) -> bool {
-        let kinds = |of: &Self| -> Vec<(BTreeMap<String, i64>, Template)> {
-            let named = |one: &Template| {
-                let amounts = of.names.iter().map(ToString::to_string).zip(one.allocatable.iter().copied());
-                amounts.collect::<BTreeMap<String, i64>>()
-            };
-            of.templates.iter().map(|one| (named(one), one.clone())).collect()
+        let sorted = |of: &'_ Self| -> Vec<usize> {
+            let mut sorted: Vec<usize> = (0..of.templates.len()).collect();
+            sorted.sort_by(|one, two| of.compared(&of.templates[*one], of, &of.templates[*two]));
+            sorted
         };
-        let (mine, theirs) = (kinds(self), kinds(other));
-        let has = |(amounts, one): &(BTreeMap<String, i64>, Template)| {
-            theirs.iter().any(|(also, two)| {
-                (amounts, one.count, one.allocatable.last()) == (also, two.count, two.allocatable.last())
-                    && (&one.labels, &one.taints) == (&two.labels, &two.taints)
+        self.templates.len() == other.templates.len()
+            && sorted(self).into_iter().zip(sorted(other)).all(|(mine, theirs)| {
+                let (mine, theirs) = (&self.templates[mine], &other.templates[theirs]);
+                self.compared(mine, other, theirs).is_eq() && mine.count == theirs.count
             })
-        };
-        mine.len() == theirs.len() && mine.iter().all(has)
+    }
+
+    /// Compares what a template is when empty with one of the other's: names may have other positions there.
+    fn compared(&self, template: &Template, other: &Self, its: &Template) -> Ordering {
+        fn amounts<'n>(
+            of: &'n GroupedNodes,
+            template: &'n Template,
+        ) -> impl Iterator<Item = (&'n ResourceName, &'n i64)> {
+            of.names.iter().zip(&template.allocatable).filter(|(_, amount)| **amount != 0)
+        }
+        (&template.labels, &template.taints)
+            .cmp(&(&its.labels, &its.taints))
+            .then_with(|| template.allocatable.last().cmp(&its.allocatable.last()))
+            .then_with(|| amounts(self, template).cmp(amounts(other, its)))
     }
 
     pub fn len(&self) -> usize {
@@ -274,14 +287,14 @@ impl GroupedNodes {
     /// Whether one of the nodes is overfull: places were taken that were not free.
     pub fn is_overfull(&self, places: &Places) -> bool {
         let nodes = places.taken.iter().filter_map(|(node, ..)| self.nodes.get(*node));
-        nodes.flat_map(|node| &node.free).any(|amount| *amount < 0)
+        nodes.flat_map(|node| node.free.iter()).any(|amount| *amount < 0)
     }
 
     fn apply(&mut self, places: &Places, sign: i64) {
         for (node, requests, pods) in &places.taken {
             let Some(state) = self.nodes.get(*node) else { continue };
             let template = state.template;
-            let mut free = state.free.clone();
+            let mut free = state.free.to_vec();
             for (name, amount) in requests.iter() {
                 if let Ok(at) = self.names.binary_search(name) {
                     free[at] = free[at].saturating_add(sign * amount);
@@ -290,6 +303,7 @@ impl GroupedNodes {
             if let Some(last) = free.last_mut().filter(|last| **last != i64::MAX) {
                 *last = last.saturating_add(sign * pods);
             }
+            let free: Free = free.into();
             let old = (template, std::mem::replace(&mut self.nodes[*node].free, free.clone()));
             if let Some(group) = self.groups.get_mut(&old) {
                 group.remove(node);
@@ -399,6 +413,54 @@ mod tests {
         let one = nodes.named(&held, &on(["a", "a"])).expect("names are known");
         nodes.give_back(&one);
         assert!(nodes.find(&wide).is_ok(), "8 free on one");
+    }
+
+    /// 100,000 nodes with as many resources as are planned with are 100 MB if each has its own copy.
+    #[test]
+    fn equal_nodes_share_what_they_have_until_pods_are_placed() {
+        let mut nodes = GroupedNodes::new(&[shape(8, 8, 1_000, 0), shape(8, 4, 1_000, 0)], &[]);
+        let copies = |nodes: &GroupedNodes| {
+            let all = nodes.nodes.iter().map(|node| node.free.as_ptr());
+            all.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(copies(&nodes), 2);
+        let before = nodes.clone();
+        let places = nodes.place(&gang(&[(2, 8)])).expect("two are empty");
+        assert_eq!((copies(&nodes), copies(&before)), (4, 2), "those that pods are on have their own");
+        nodes.give_back(&places);
+        assert_eq!(nodes.groups, before.groups);
+    }
+
+    #[test]
+    fn nodes_are_the_same_when_empty_whatever_is_free_and_in_any_order() {
+        let labelled = |zone: &str, shape: NodeShape| {
+            let labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
+            NodeShape { labels, ..shape }
+        };
+        let (a, b) = (labelled("a", shape(8, 8, 2, 0)), labelled("b", shape(8, 8, 3, 0)));
+        let of = |shapes: &[NodeShape]| GroupedNodes::new(shapes, &[]);
+        let both = of(&[a.clone(), b.clone()]);
+        let free = |shape: &NodeShape, cpu: i64, count: i64| NodeShape {
+            free: Resources::from_pairs([("cpu", cpu)]),
+            count,
+            ..shape.clone()
+        };
+        assert!(both.same_when_empty(&of(&[b.clone(), free(&a, 1, 1), free(&a, 0, 1)])));
+        let named = NodeShape { free: Resources::from_pairs([("a.example/x", 1)]), ..a.clone() };
+        assert!(both.same_when_empty(&of(&[named, b.clone()])), "a name that no empty node has");
+        let differ = [
+            vec![a.clone()],
+            vec![a.clone(), a.clone()],
+            vec![a.clone(), free(&b, 8, 2)],
+            vec![a.clone(), NodeShape { max_pods: 7, ..b.clone() }],
+            vec![a.clone(), NodeShape { allocatable: Resources::from_pairs([("memory", 8)]), ..b.clone() }],
+            vec![a.clone(), labelled("c", b.clone())],
+            vec![a, b.clone(), labelled("c", b)],
+        ];
+        for shapes in differ {
+            let other = of(&shapes);
+            assert!(!both.same_when_empty(&other) && !other.same_when_empty(&both), "{shapes:?}");
+        }
     }
 
     proptest! {

@@ -22,7 +22,7 @@ pub use gang::{Gang, GangComponent, PodShape};
 pub use grouped::{GroupedNodes, Places};
 pub use node::{Node, NodeIndex};
 pub use place::{GangPlacement, fits_empty, place_gang};
-pub use refusal::{ComponentRefusal, Lack, LackOf, Refusal};
+pub use refusal::{ComponentRefusal, Lack, LackOf, Refusal, listed};
 pub use shape::{
     NodeShape, ShapePlacement, expand, first_fit_counts, fits_shapes_empty, fits_sum, free_sum,
     place_on_shapes, summarize, summarize_named,

@@ -109,7 +109,18 @@ impl ComponentRefusal {
         parts.sort_by_key(|(nodes, _)| std::cmp::Reverse(*nodes));
         let parts: Vec<String> = parts.into_iter().map(|(nodes, text)| format!("{nodes} {text}")).collect();
         let are = if self.nodes == 1 { "node is" } else { "nodes are" };
-        format!("0/{} {are} available{who}: {}", self.nodes, parts.join(", "))
+        format!("0/{} {are} available{who}: {}", self.nodes, listed(&parts))
+    }
+}
+
+/// Entries of a list in a sentence. Names of resources are the pods' owners' choice, as many as they like.
+const MOST_LISTED: usize = 16;
+
+/// The entries, separated by commas; beyond the first 16 only their number.
+pub fn listed(entries: &[String]) -> String {
+    match entries.split_at_checked(MOST_LISTED) {
+        Some((first, more @ [_, ..])) => format!("{} and {} more", first.join(", "), more.len()),
+        _ => entries.join(", "),
     }
 }
 

@@ -94,7 +94,7 @@ pub struct Held {
     /// Its cells, as its reservation carries them.
     pub cells: Vec<CellGroup>,
     /// Component to the indices of pods that have ended.
-    pub ended: BTreeMap<String, Vec<i64>>,
+    pub ended: BTreeMap<String, BTreeSet<i64>>,
     /// Component and index of pods whose cells the member cannot provide.
     pub ungiven: BTreeSet<(String, i64)>,
     /// Component to cell nodes that do not take its pods, as the member says.

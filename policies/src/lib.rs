@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod choice;
 pub mod credentials;
 pub mod division;
+pub mod json_path;
 pub mod names;
 pub mod nesting;
 pub mod overrides;

@@ -15,9 +15,44 @@ const SET_BY_USERS: [&str; 8] = [
     "fleet.dev/virtual-cluster",
 ];
 
-/// Whether only Fleet sets this label or annotation on objects in members.
+/// Annotations by which the scheduler of a member tells device plugins and kubelets which devices a pod has. They count as used
+/// by a bound pod: Volcano's for parts of GPUs (as Fleet's agent writes them, too), HiveD's, and those of HAMi, of Koordinator and
+/// of the GPU sharing of Alibaba Cloud.
+const GIVEN_DEVICES: [&str; 24] = [
+    "volcano.sh/bind-phase",
+    "volcano.sh/bind-time",
+    "volcano.sh/devices-to-allocate",
+    "volcano.sh/gpu-index",
+    "volcano.sh/node-vgpu-register",
+    "volcano.sh/predicate-time",
+    "volcano.sh/vgpu-ids-new",
+    "volcano.sh/vgpu-node",
+    "volcano.sh/vgpu-time",
+    "hivedscheduler.microsoft.com/pod-bind-info",
+    "hivedscheduler.microsoft.com/pod-leaf-cell-isolation",
+    "hami.io/bind-phase",
+    "hami.io/bind-time",
+    "hami.io/vgpu-devices-allocated",
+    "hami.io/vgpu-devices-to-allocate",
+    "hami.io/vgpu-node",
+    "hami.io/vgpu-time",
+    "scheduling.koordinator.sh/device-allocated",
+    "scheduling.koordinator.sh/resource-status",
+    "ALIYUN_COM_GPU_MEM_ASSIGNED",
+    "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+    "ALIYUN_COM_GPU_MEM_DEV",
+    "ALIYUN_COM_GPU_MEM_IDX",
+    "ALIYUN_COM_GPU_MEM_POD",
+];
+
+/// Whether only Fleet or a member's scheduler sets this label or annotation on objects in members.
 pub fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED_PREFIX) && !SET_BY_USERS.contains(&name)
+    (name.starts_with(RESERVED_PREFIX) && !SET_BY_USERS.contains(&name)) || names_devices(name)
+}
+
+/// Whether an annotation says which devices a pod was given.
+pub fn names_devices(name: &str) -> bool {
+    GIVEN_DEVICES.contains(&name)
 }
 
 /// Whether a label says in which quota an object counts.

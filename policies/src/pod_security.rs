@@ -113,7 +113,7 @@ pub fn has_pods(object: &Value) -> bool {
 
 /// Calls `see` with the path and the spec of everything that has containers, wherever it is: an unknown kind must
 /// not be a way around the check.
-pub(crate) fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {
+pub(crate) fn visit<'v>(value: &'v Value, path: &mut String, see: &mut dyn FnMut(&str, &'v Value)) {
     let length = path.len();
     match value {
         Value::Object(fields) => {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use fleet_resources::constraints::Toleration;
 
 use crate::selector::{LabelSelector, ResourceSelector};
-pub use validation::{Violation, is_plain_json_path, validate};
+pub use validation::{Violation, validate};
 
 /// Longest user text that a message repeats.
 const REPEATED_MAX: usize = 120;
@@ -345,11 +345,17 @@ pub struct StatePreservation {
     pub rules: Vec<StatePreservationRule>,
 }
 
+impl StatePreservation {
+    /// Most rules; the binding keeps their values of each run.
+    pub const MOST_RULES: usize = 16;
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatePreservationRule {
     pub alias_label_name: String,
-    /// A JSONPath into the object's status, such as `{.conditions[0].type}`.
+    /// A path into the object's status, such as `{.conditions[0].type}`, in a form that
+    /// [`JsonPath`](crate::json_path::JsonPath) reads.
     pub json_path: String,
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jsonpath_rust::JsonPath;
 use serde_json::{Value, json};
 
 use crate::{
+    json_path::{Allowance, JsonPath},
     names::may_carry_state,
     reason::Reason,
-    spec::{self, Failover, StatePreservation},
+    spec::{Failover, StatePreservation, StatePreservationRule},
     workload::{self, WorkloadKind},
 };
 
@@ -17,7 +17,16 @@ const ENV_PREFIX: &str = "FLEET_RESTORE_";
 /// Longest value of a label.
 const LABEL_MAX: usize = 63;
 
-/// The values that the policy's rules find in the last status of a run, by alias.
+/// Values of a status that all rules together may visit.
+const VISITED: Allowance = Allowance(100_000);
+/// Longest value, in bytes.
+const VALUE_MAX: usize = 1024;
+/// Most bytes of all aliases and values of a run: the binding keeps them for dozens of runs.
+const STATE_MAX: usize = 8 << 10;
+
+/// The values that the policy's rules find in the last status of a run, by alias. Of a value the first 1024 bytes are
+/// kept. A rule for whose value there is no room any more has none, and so have the rules that are left once 100,000
+/// values of the status have been visited.
 pub fn read(failover: Option<&Failover>, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
     let (Some(failover), Some(status)) = (failover, status) else { return BTreeMap::new() };
     let of_application = failover.application.as_ref().and_then(|a| a.state_preservation.as_ref());
@@ -26,37 +35,38 @@ pub fn read(failover: Option<&Failover>, reason: Reason, status: Option<&Value>)
         Reason::ApplicationFailure | Reason::GangNotStarted => of_application.or(of_cluster),
         _ => of_cluster.or(of_application),
     };
-    let rules = rules.map_or(&[][..], |preservation| &preservation.rules);
-    let found = rules.iter().filter_map(|rule| {
-        let value = find(status, &rule.json_path)?;
-        Some((rule.alias_label_name.clone(), value))
-    });
-    found.collect()
+    let mut allowance = VISITED;
+    find_all(rules.map_or(&[][..], |preservation| &preservation.rules), status, &mut allowance)
 }
 
-/// The first value at a path; strings unchanged, other values as JSON.
-fn find(status: &Value, path: &str) -> Option<String> {
-    // A binding may still have a policy that is older than the rule of [`crate::spec`].
-    if !spec::is_plain_json_path(path) {
-        return None;
+fn find_all(
+    rules: &[StatePreservationRule],
+    status: &Value,
+    allowance: &mut Allowance,
+) -> BTreeMap<String, String> {
+    let mut state = BTreeMap::new();
+    let mut room = STATE_MAX;
+    // A binding may still have a policy that is older than the rules of [`crate::spec`].
+    for rule in rules.iter().take(StatePreservation::MOST_RULES) {
+        let alias = &rule.alias_label_name;
+        let Some(value) = find(status, &rule.json_path, allowance) else { continue };
+        if let Some(left) = room.checked_sub(alias.len() + value.len()) {
+            room = left;
+            state.insert(alias.clone(), value);
+        }
     }
-    let found = status.query(&standard(path)).ok()?;
-    match found.first()? {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    }
+    state
 }
 
-/// Converts Kubernetes' form `{.a.b}` to the standard form `$.a.b`.
-fn standard(path: &str) -> String {
-    let path = path.trim();
-    let path = path.strip_prefix('{').and_then(|path| path.strip_suffix('}')).unwrap_or(path);
-    match path.strip_prefix('$') {
-        Some(_) => path.to_string(),
-        None if path.starts_with(['.', '[']) => format!("${path}"),
-        None => format!("$.{path}"),
-    }
+/// The beginning of the first value at a path; strings unchanged, other values as JSON.
+fn find(status: &Value, path: &str, allowance: &mut Allowance) -> Option<String> {
+    let mut text = match JsonPath::read(path)?.first(status, allowance).ok()?? {
+        Value::Null => return None,
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    text.truncate(text.floor_char_boundary(VALUE_MAX));
+    Some(text)
 }
 
 /// Adds the preserved state of earlier runs to an object for a member. Values of later runs take precedence.
@@ -97,31 +107,4 @@ fn is_label_value(value: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_of_both_forms_find_values() {
-        let status = json!({"step": 1200, "conditions": [{"type": "Running", "reason": "x"}], "none": null});
-        let check = |path: &str, expected: Option<&str>| {
-            assert_eq!(find(&status, path).as_deref(), expected, "{path}");
-        };
-        check("{.step}", Some("1200"));
-        check(".step", Some("1200"));
-        check("$.step", Some("1200"));
-        check("step", Some("1200"));
-        check("{.conditions[0].type}", Some("Running"));
-        check("{.conditions[?(@.type=='Running')].reason}", Some("x"));
-        check("{.conditions[?(@.type==\"Running\")].reason}", Some("x"));
-        check("{.none}", None);
-        check("{.other}", None);
-        check("{.broken[}", None);
-    }
-
-    #[test]
-    fn names_of_variables() {
-        assert_eq!(env_name("example.com/checkpoint-step"), "FLEET_RESTORE_CHECKPOINT_STEP");
-        assert!(is_label_value("epoch-12.pt"));
-        assert!(!is_label_value("s3://bucket/epoch-12.pt"));
-    }
-}
+mod tests;

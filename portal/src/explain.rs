@@ -3,7 +3,7 @@
 //! By the rules of the controller, from the members' last reports. Deliberately absent: what the job waits for; the
 //! controller says that itself.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, collections::BTreeSet};
 
 use fleet_api::{Cluster, binding::AggregatedStatusItem, convert};
 use fleet_hub_core::{binding::BindingEntry, cluster};
@@ -29,9 +29,8 @@ pub fn verdicts(entry: &BindingEntry, clusters: &[impl Borrow<Cluster>]) -> Vec<
     let mut named: Vec<&String> = named.flat_map(|affinity| &affinity.cluster_names).collect();
     named.sort();
     named.dedup();
-    for name in
-        named.into_iter().filter(|name| !clusters.iter().any(|cluster| cluster.borrow().name_any() == **name))
-    {
+    let joined: BTreeSet<String> = clusters.iter().map(|cluster| cluster.borrow().name_any()).collect();
+    for name in named.into_iter().filter(|name| !joined.contains(*name)) {
         let sentence = "has not joined the fleet; the policy names it".to_string();
         verdicts.push(ClusterVerdict { cluster: name.clone(), fits: false, here: false, sentence });
     }

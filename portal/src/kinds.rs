@@ -1,6 +1,8 @@
 //! How a job's kind is addressed: `pytorchjobs.kubeflow.org` in pages, a path in the API.
 
 use fleet_hub_core::kinds;
+use fleet_pages::page::JobName;
+use fleet_views::{Job, Known};
 
 /// `jobs.batch.volcano.sh` of a kind.
 pub fn resource(api_version: &str, kind: &str) -> String {
@@ -25,6 +27,15 @@ pub fn of_resource(wanted: &str) -> Option<(String, String)> {
     let mut all = kinds::jobs().into_iter().chain(others);
     all.find(|kind| resource(&kind.api_version, &kind.kind) == wanted)
         .map(|kind| (kind.api_version.clone(), kind.kind.clone()))
+}
+
+/// A job that is known, by the name that pages have for it. A binding is named after its job, so only those are looked at
+/// whose names begin like it.
+pub fn named<'k>(known: &'k Known, name: &JobName) -> Option<&'k Job> {
+    let from = (name.namespace.clone(), name.name.clone());
+    let near = known.jobs().range(from..).map(|(_, job)| job);
+    let mut near = near.take_while(|job| job.id.0 == name.namespace && job.id.1.starts_with(&name.name));
+    near.find(|job| job.name() == name.name && job.binding.resource == name.resource)
 }
 
 /// Where objects of the kind stand in a namespace.

@@ -1,6 +1,6 @@
 //! What an external extender has said about placement, each answer with its time; nothing is kept over a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -85,6 +85,15 @@ impl ExtenderAnswers {
         }
         self.silent.remove(&group);
         self.new.retain(|asked| asked.group != group);
+    }
+
+    /// Forgets what was said about classes that are gone, because their numbers are reused.
+    pub(crate) fn forget_classes(&mut self, gone: &BTreeSet<ClassId>) {
+        let about = |question: &Question| matches!(question, Question::Scores(class) if gone.contains(class));
+        self.answers.retain(|(_, question), _| !about(question));
+        self.asked.retain(|(_, question), _| !about(question));
+        self.vetoes.retain(|(_, class, _), _| !gone.contains(class));
+        self.new.retain(|asked| !about(&asked.question));
     }
 
     /// When an answer given now expires.

@@ -1,4 +1,4 @@
-//! Numbers of nodes, pods, groups, queues, classes of pods and terms. Those of pods and groups are reused.
+//! Numbers of nodes, pods, groups, queues, classes of pods and terms. Those of nodes are not reused.
 
 pub type NodeId = u32;
 pub type PodId = u32;

@@ -156,7 +156,13 @@ pub struct PodSpec {
 #[derive(Clone, Debug)]
 pub struct Class {
     pub spec: Arc<PodSpec>,
+    /// Differs from that of every class before it, also of one with the same number, and after each change of the request.
+    pub serial: u64,
+    /// Number of its pods. Without any, it may be dropped.
+    pub pods: u32,
     pub request: Request,
+    /// The request is all that its pods ask for. False: they name more resources than are counted, and fit nowhere.
+    pub whole: bool,
     pub affinity: Vec<TermId>,
     pub anti_affinity: Vec<TermId>,
     pub preferred_pods: Vec<(i64, TermId)>,
@@ -166,7 +172,7 @@ pub struct Class {
 impl Class {
     /// Requests nothing but one of the node's pods.
     pub fn is_best_effort(&self) -> bool {
-        self.request.is_empty()
+        self.request.is_empty() && self.whole
     }
 
     pub fn has_pod_terms(&self) -> bool {

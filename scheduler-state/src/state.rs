@@ -6,6 +6,7 @@
 
 mod accounting;
 mod answers;
+mod classes;
 mod events;
 mod reports;
 mod tree;
@@ -35,8 +36,17 @@ pub struct State {
     pub nodes: Nodes,
     pub hypernodes: HyperNodes,
     pub terms: Terms,
-    classes: Vec<Class>,
+    classes: Vec<Option<Class>>,
+    free_classes: Vec<ClassId>,
     class_ids: BTreeMap<Arc<PodSpec>, ClassId>,
+    /// Classes that the last sweep left.
+    classes_left: usize,
+    /// Serial number of the newest class.
+    last_serial: u64,
+    /// Classes whose request is not all that their pods ask for.
+    cut_classes: BTreeSet<ClassId>,
+    /// Some group's minimum is not all that its owner wrote.
+    has_cut_minima: bool,
     pods: Vec<Option<Pod>>,
     free_pods: Vec<PodId>,
     groups: Vec<Option<Group>>,
@@ -44,6 +54,9 @@ pub struct State {
     pub group_ids: BTreeMap<GroupKey, GroupId>,
     pub queues: Vec<Queue>,
     queue_ids: BTreeMap<Arc<str>, QueueId>,
+    free_queues: Vec<QueueId>,
+    /// Queues that the last sweep left.
+    queues_left: usize,
     pub resource_quotas: ResourceQuotas,
     /// Grows when capacity may have become free.
     pub room: u64,
@@ -97,7 +110,12 @@ impl Default for State {
             hypernodes: HyperNodes::default(),
             terms: Terms::default(),
             classes: Vec::new(),
+            free_classes: Vec::new(),
             class_ids: BTreeMap::new(),
+            classes_left: 0,
+            last_serial: 0,
+            cut_classes: BTreeSet::new(),
+            has_cut_minima: false,
             pods: Vec::new(),
             free_pods: Vec::new(),
             groups: Vec::new(),
@@ -105,6 +123,8 @@ impl Default for State {
             group_ids: BTreeMap::new(),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
+            free_queues: Vec::new(),
+            queues_left: 0,
             resource_quotas: ResourceQuotas::new(),
             room: 1,
             dirty_groups: Vec::new(),
@@ -196,18 +216,19 @@ impl State {
         self.queue_ids.get(name).copied()
     }
 
+    /// Numbers of classes are below this.
     #[inline]
-    pub fn classes(&self) -> &[Class] {
-        &self.classes
+    pub fn class_slots(&self) -> usize {
+        self.classes.len()
     }
 
     #[inline]
     pub fn class(&self, id: ClassId) -> &Class {
-        &self.classes[id as usize]
+        self.classes[id as usize].as_ref().unwrap_or_else(|| unreachable!("class {id} was dropped"))
     }
 
     pub fn request_of(&self, id: PodId) -> Request {
-        self.classes[self.pod(id).class as usize].request.clone()
+        self.class(self.pod(id).class).request.clone()
     }
 
     pub fn is_best_effort(&self, id: PodId) -> bool {

@@ -34,6 +34,8 @@ struct Static {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassIndex {
+    /// Of the class, whose number may be reused.
+    serial: u64,
     order: BTreeSet<(Reverse<i64>, NodeId)>,
     scores: Vec<i64>,
     statics: Vec<Static>,
@@ -49,6 +51,9 @@ impl Cluster {
         }
         if node.kept {
             return Err(Misfit::Kept);
+        }
+        if !class.whole {
+            return Err(Misfit::TooManyResources);
         }
         self.policy.plugins.admits(class, node)
     }
@@ -177,19 +182,20 @@ impl Cluster {
     /// Updates the class's index.
     fn catch_up(&mut self, id: ClassId) {
         self.index_uses += 1;
-        if self.indexes.len() < self.classes().len() {
-            let classes = self.classes().len();
+        if self.indexes.len() < self.class_slots() {
+            let classes = self.class_slots();
             self.indexes.resize_with(classes, || None);
         }
-        let mut index = match self.indexes[id as usize].take() {
+        let serial = self.class(id).serial;
+        let mut index = match self.indexes[id as usize].take().filter(|index| index.serial == serial) {
             Some(index) => index,
             None => {
                 self.make_room_for_index();
-                Box::default()
+                Box::new(ClassIndex { serial, ..ClassIndex::default() })
             }
         };
         index.used = self.index_uses;
-        let class = &self.classes()[id as usize];
+        let class = self.class(id);
         let nodes = self.nodes.len();
         if index.scores.len() < nodes {
             index.scores.resize(nodes, OUT);

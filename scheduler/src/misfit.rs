@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fleet_placement::listed;
+
 use crate::amounts::Dimensions;
 
 /// Why one node cannot take a pod.
@@ -17,6 +19,8 @@ pub enum Misfit {
     PodCount,
     /// The resources that are short, by dimension.
     Resources(Vec<u16>),
+    /// The pod names resources that no node offers, and more of them than are counted.
+    TooManyResources,
     Claimed,
     /// By the extender, with the reason.
     Vetoed(Arc<str>),
@@ -36,6 +40,7 @@ impl Misfit {
                 | Self::Taint
                 | Self::PodCount
                 | Self::Resources(_)
+                | Self::TooManyResources
         )
     }
 
@@ -49,6 +54,7 @@ impl Misfit {
             Self::Taint => "had untolerated taints",
             Self::PodCount => "pod number exceeded",
             Self::Resources(_) => "resource fit failed",
+            Self::TooManyResources => "offered not all of the pod's many resources",
             Self::Claimed => "were kept for a gang that waited longer",
             Self::Vetoed(_) => "were refused by the extender",
             Self::Rule(words) => words,
@@ -84,5 +90,5 @@ pub(crate) fn sentence(dimensions: &Dimensions, misfits: &BTreeMap<Misfit, i64>,
     }
     let mut parts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect();
     parts.sort();
-    format!("0/{nodes} nodes are unavailable: {}.", parts.join(", ")).into()
+    format!("0/{nodes} nodes are unavailable: {}.", listed(&parts)).into()
 }

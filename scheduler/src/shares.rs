@@ -43,7 +43,7 @@ impl Cluster {
         let vector = self.dimensions.vector(resources);
         let mut limits = vec![None; self.dimensions.len()];
         for (name, _) in resources.iter() {
-            let place = self.dimensions.place(name);
+            let Some(place) = self.dimensions.place(name) else { continue };
             limits[place] = Some(vector[place]);
         }
         limits
@@ -100,7 +100,7 @@ impl Cluster {
             let mut deserved = self.limits(&input.deserved);
             for name in &input.deserved_names {
                 let place = self.dimensions.place(&fleet_resources::ResourceName::new(name));
-                if let Some(limit) = deserved.get_mut(place) {
+                if let Some(limit) = place.and_then(|place| deserved.get_mut(place)) {
                     limit.get_or_insert(0);
                 }
             }

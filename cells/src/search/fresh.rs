@@ -6,8 +6,8 @@ use super::Search;
 use crate::topology::{CellNo, ClusterNo, Level, SlotNo};
 
 /// The order of preference: usable nodes, no promise of another that only a bad cell could keep afterwards, no
-/// eviction, the smallest free cell to split (buddy allocation), the least work lost by evictions, the fewest
-/// opportunistic leaves, the order of the file.
+/// eviction (if they are spared), the smallest free cell to split (buddy allocation), the least work lost by evictions,
+/// the fewest opportunistic leaves, the order of the file.
 type Rank = (u32, usize, bool, Level, i64, u32, CellNo);
 
 /// Cells whose evictions are compared if each has some.
@@ -104,9 +104,10 @@ impl Search<'_> {
     fn rank(&self, cell: CellNo, block_level: Level, good_left: &Option<Vec<i64>>) -> Rank {
         let opportunistic = self.state.counts(cell).opportunistic;
         let unusable = self.filter.unusable(self.topology, self.state, cell);
-        let lost = if opportunistic > 0 { self.work_on(cell) } else { 0 };
+        let evicts = self.borrowed(cell) > 0;
+        let lost = if evicts { self.work_on(cell) } else { 0 };
         let doomed = good_left.as_ref().map_or(0, |left| self.doomed(cell, block_level, left));
-        (unusable, doomed, opportunistic > 0, block_level, lost, opportunistic, cell)
+        (unusable, doomed, evicts, block_level, lost, opportunistic, cell)
     }
 
     /// How many larger good cells would be split that are the last ones for some promise.
@@ -161,7 +162,7 @@ impl Search<'_> {
     }
 }
 
-/// Usable as a whole, without an eviction, and no promise of another is doomed.
+/// Usable as a whole, without an eviction that should be spared, and no promise of another is doomed.
 fn is_harmless(rank: &Rank) -> bool {
     rank.0 == 0 && rank.1 == 0 && !rank.2
 }

@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::BTreeSet, ops::Bound};
 
 use super::{
-    Choice, Pass, Region, Search,
+    Choice, Order, Pass, Region, Search,
     pick::{Losers, Loss, NO_LOSS, pick},
 };
 use crate::{
@@ -31,7 +31,7 @@ impl Search<'_> {
         let given_twice = |group| crate::faults::leaf_given_twice() && group != super::NEWCOMER;
         match self.state.leaf(leaf).holder() {
             None => Some([None, None]),
-            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some([Some(holder.group), None]),
+            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some([self.loser(holder), None]),
             Some(holder) => given_twice(holder.group).then_some([Some(holder.group), None]),
         }
     }
@@ -92,30 +92,43 @@ impl Search<'_> {
     }
 
     /// In the promises of the VC: smallest promised cells first, among these the fullest nodes; unused promises
-    /// last.
+    /// last. In [`Order::Compact`] all promises in use come before the others.
     fn promised(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
-        let levels: Vec<Level> =
-            self.topology.vc(self.asker.vc).levels(self.chain).map(|(level, _)| level).collect();
-        for level in levels {
-            if self.topology.chain(self.chain).level(level).leaves < need.leaves {
-                continue;
+        let enough = |level: &Level| self.topology.chain(self.chain).level(*level).leaves >= need.leaves;
+        let levels = self.topology.vc(self.asker.vc).levels(self.chain).map(|(level, _)| level);
+        let levels: Vec<Level> = levels.filter(enough).collect();
+        if self.manner.order == Order::Compact {
+            for level in &levels {
+                self.in_use(*level, need, limit, into);
             }
-            if self.filter.heed_health && self.only.is_none() {
-                self.in_index(level, need, limit, into);
-            } else {
-                self.in_bound(level, need, limit, into);
+            for level in levels.iter().rev() {
+                self.not_in_use(*level, need, limit, into);
             }
-            if into.len() >= limit {
-                return;
+        } else {
+            for level in &levels {
+                self.in_use(*level, need, limit, into);
+                self.not_in_use(*level, need, limit, into);
             }
-            if let Some(slot) = self.unbound(level)
-                && let Some(cell) = self.fresh(level)
-            {
-                self.in_fresh(slot, cell, need, into);
-            }
-            if into.len() >= limit {
-                return;
-            }
+        }
+    }
+
+    fn in_use(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        if into.len() >= limit {
+            return;
+        }
+        if self.filter.heed_health && self.only.is_none() {
+            self.in_index(level, need, limit, into);
+        } else {
+            self.in_bound(level, need, limit, into);
+        }
+    }
+
+    fn not_in_use(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        if into.len() < limit
+            && let Some(slot) = self.unbound(level)
+            && let Some(cell) = self.fresh(level)
+        {
+            self.in_fresh(slot, cell, need, into);
         }
     }
 
@@ -123,8 +136,47 @@ impl Search<'_> {
         let Some(views) = self.state.vc(self.asker.vc).views.get(&self.chain) else { return };
         let first = (self.cluster, level, need.leaves, 0, SlotNo(0), CellNo(0));
         let after = (self.cluster, level + 1, 0, 0, SlotNo(0), CellNo(0));
-        for key in views.range((Bound::Included(first), Bound::Excluded(after))) {
-            self.add(key.5, Some(key.4), None, need, into);
+        let mut keys = views.range((Bound::Included(first), Bound::Excluded(after)));
+        if self.spares() {
+            let views = keys.map(|key| (key.2, key.4, key.5));
+            self.add_each(views, need, limit, into);
+            return;
+        }
+        // Of those with as many free leaves, opportunistic ones do not count.
+        let mut next = keys.next();
+        while let Some(first) = next {
+            let mut same = vec![(first.2, first.4, first.5)];
+            next = keys.next();
+            while let Some(key) = next.filter(|key| key.2 == first.2) {
+                same.push((key.2, key.4, key.5));
+                next = keys.next();
+            }
+            same.sort_unstable();
+            self.add_each(same.into_iter(), need, limit, into);
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    /// Adds views with their free leaves, in this order.
+    fn add_each(
+        &self,
+        views: impl Iterator<Item = (u32, SlotNo, CellNo)>,
+        need: &Need,
+        limit: usize,
+        into: &mut Vec<Choice>,
+    ) {
+        let mut last = None;
+        for (free, slot, view) in views {
+            if self.manner.order == Order::Compact && last == Some(free) {
+                continue;
+            }
+            let before = into.len();
+            self.add(view, Some(slot), None, need, into);
+            if into.len() > before {
+                last = Some(free);
+            }
             if into.len() >= limit {
                 return;
             }
@@ -133,18 +185,11 @@ impl Search<'_> {
 
     /// As [`Self::in_index`], over the bound promises themselves: bad nodes are in no index.
     fn in_bound(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
-        let mut views: Vec<(u32, u32, SlotNo, CellNo)> = Vec::new();
-        for (view, slot) in self.bound_views(level) {
-            let counts = self.state.counts(view);
-            views.push((self.room(view), counts.opportunistic, slot, view));
-        }
+        let views = self.bound_views(level);
+        let mut views: Vec<(u32, u32, SlotNo, CellNo)> =
+            views.map(|(view, slot)| (self.room(view), self.borrowed(view), slot, view)).collect();
         views.sort_unstable();
-        for (_, _, slot, view) in views {
-            self.add(view, Some(slot), None, need, into);
-            if into.len() >= limit {
-                return;
-            }
-        }
+        self.add_each(views.into_iter().map(|(free, _, slot, view)| (free, slot, view)), need, limit, into);
     }
 
     /// Views of the bound promises of a level, in this cluster.
@@ -166,7 +211,7 @@ impl Search<'_> {
 
     fn in_fresh(&self, slot: SlotNo, cell: CellNo, need: &Need, into: &mut Vec<Choice>) {
         let mut views = self.views_in(cell);
-        views.sort_by_key(|view| (self.state.counts(*view).opportunistic, *view));
+        views.sort_by_key(|view| (self.borrowed(*view), *view));
         let before = into.len();
         for view in views {
             self.add(view, Some(slot), Some(cell), need, into);
@@ -182,7 +227,7 @@ impl Search<'_> {
         views.sort_by_key(|view| {
             let counts = self.state.counts(*view);
             if self.guaranteed() {
-                (self.room(*view), counts.opportunistic, *view)
+                (self.room(*view), self.borrowed(*view), *view)
             } else {
                 (u32::MAX - counts.opportunistic, counts.guaranteed, *view)
             }

@@ -20,7 +20,12 @@ impl Search<'_> {
     pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<Losers> {
         let state = self.state.leaf(leaf);
         let may = state.holders().all(|holder| self.guaranteed() && self.may_preempt(holder));
-        may.then(|| [state.occupant(), state.reserver()].map(|holder| Some(holder?.group)))
+        may.then(|| [state.occupant(), state.reserver()].map(|holder| self.loser(holder?)))
+    }
+
+    /// The group, if it counts what it loses.
+    pub(super) fn loser(&self, holder: Holder) -> Option<GroupNo> {
+        (holder.guaranteed() || self.spares()).then_some(holder.group)
     }
 
     fn may_preempt(&self, holder: Holder) -> bool {
@@ -59,7 +64,7 @@ impl Search<'_> {
             (cost.1, cost.2) = (0, 0);
         }
         // Opportunistic groups on it would go as well.
-        Some((cost, self.state.counts(view).opportunistic, slot, view))
+        Some((cost, self.borrowed(view), slot, view))
     }
 
     pub(super) fn preemptible_views(&self, region: Region, need: &Need) -> Vec<(CellNo, SlotNo)> {
@@ -135,8 +140,7 @@ impl Search<'_> {
         let mut holders = self.topology.leaves_of(cell).filter_map(|leaf| self.state.leaf(leaf).holder());
         holders.all(|holder| !holder.guaranteed() || lazy(holder.group))
             && self.fresh(self.topology.cell(cell).level).is_some_and(|other| {
-                self.state.counts(other).opportunistic == 0
-                    && self.filter.unusable(self.topology, self.state, other) == 0
+                self.borrowed(other) == 0 && self.filter.unusable(self.topology, self.state, other) == 0
             })
     }
 

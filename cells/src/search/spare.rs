@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Choice, NEWCOMER, Pass, Pick, Search};
+use super::{Choice, Manner, NEWCOMER, Pass, Pick, Search};
 use crate::{
     group::GroupState,
     leaf::{Holder, LeafEvent, LeafState},
@@ -100,8 +100,22 @@ impl Search<'_> {
     }
 
     /// The search with preemption goes pod by pod, and may miss a placement that the search without it finds once the
-    /// others have left. That one is taken over to the cells that they have.
+    /// others have left, in whatever manner. That one is taken over to the cells that they have.
     fn where_others_were(&mut self, need: &GroupNeed, others: &BTreeSet<GroupNo>) -> Option<SearchResult> {
+        let trial = (self.pass, self.manner);
+        let found = Manner::ALL.into_iter().find_map(|manner| {
+            self.manner = manner;
+            let vacant = self.vacant(need, others)?;
+            let mark = self.mark();
+            let found = self.take_over(&vacant).then(|| SearchResult::new(self, Vec::new()));
+            self.roll_back(mark);
+            found
+        });
+        (self.pass, self.manner) = trial;
+        found
+    }
+
+    fn vacant(&mut self, need: &GroupNeed, others: &BTreeSet<GroupNo>) -> Option<Vacant> {
         let pass = std::mem::replace(&mut self.pass, Pass::Free);
         let mark = self.mark();
         self.vacate(others);
@@ -111,11 +125,7 @@ impl Search<'_> {
         });
         self.roll_back(mark);
         self.pass = pass;
-        let vacant = vacant?;
-        let mark = self.mark();
-        let found = self.take_over(&vacant).then(|| SearchResult::new(self, Vec::new()));
-        self.roll_back(mark);
-        found
+        vacant
     }
 
     /// Groups leave: they and their reservations are gone, and promises that nobody uses.

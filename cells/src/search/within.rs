@@ -1,6 +1,6 @@
 //! `withinOneCell`: the whole group in one cell of a type, or in a smaller promise.
 
-use super::{Pass, Region, Search};
+use super::{Order, Pass, Region, Search};
 use crate::{
     request::GroupNeed,
     topology::{CellNo, GroupNo, Level, SlotNo},
@@ -53,7 +53,7 @@ impl Search<'_> {
             let displaced: Vec<GroupNo> = self.displaced(from).into_iter().collect();
             self.roll_back(mark);
             let aside = candidate.slot.is_some_and(|slot| self.move_aside(slot, &displaced));
-            let cost = if aside { 0 } else { displaced.iter().map(|group| self.lost_work(*group)).sum() };
+            let cost = if aside { 0 } else { self.work_of(&displaced) };
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, candidate));
             }
@@ -63,6 +63,14 @@ impl Search<'_> {
             }
         }
         best.is_some_and(|(_, candidate)| self.try_in(candidate, need).is_some())
+    }
+
+    /// Work that these groups would lose, if it counts.
+    fn work_of(&self, displaced: &[GroupNo]) -> i64 {
+        let counts = |group: &&GroupNo| {
+            self.spares() || self.groups.get(**group).is_some_and(|group| group.priority >= 0)
+        };
+        displaced.iter().filter(counts).map(|group| self.lost_work(*group)).sum()
     }
 
     fn candidates(&self, region: Region, level: Level, leaves: u64) -> Vec<Candidate> {
@@ -148,12 +156,17 @@ impl Search<'_> {
         let unusable = self.filter.unusable(self.topology, self.state, cell) > 0;
         let level = self.topology.cell(cell).level;
         let (fuller, fewer) = if self.guaranteed() {
-            (self.room(cell), counts.opportunistic)
+            (self.room(cell), self.borrowed(cell))
         } else {
             (u32::MAX - counts.opportunistic, counts.guaranteed)
         };
         let fresh = candidate.bind.is_some();
         let promised = candidate.slot.map_or(0, |slot| self.topology.slot(slot).level);
+        // Promises that are not in use come after those that are, the largest first.
+        let promised = match (self.manner.order, fresh) {
+            (Order::Compact, true) => Level::MAX - promised,
+            _ => promised,
+        };
         into.push((
             (unusable, promised, level, u64::from(fuller), fewer, fresh, candidate.slot, cell),
             candidate,

@@ -189,7 +189,7 @@ fn two_devices_are_buddies() {
 #[test]
 fn added_cells_change_nothing_for_what_runs() {
     let mut play = Play::new(&without_m60());
-    let (running, nodes) = incremental(&mut play, "vc1", PROD, "six", 4, 1, "K80");
+    let (running, nodes) = incremental(&mut play, "vc1", PROD, "six", 6, 1, "K80");
     assert_eq!((running, nodes.len()), (4, 1));
     let difference = play.cells.reconfigure(read(&pools(2)), Unreported::Good, 1).expect("a configuration");
     assert_eq!((difference.groups.len(), difference.cancelled.len()), (0, 0));

@@ -137,6 +137,48 @@ fn no_override_makes_pods_that_keep_whoever_places_them_busy() {
     }
 }
 
+#[test]
+fn no_override_names_resources_without_end_or_the_devices_of_pods() {
+    let amounts = |number: usize| -> serde_json::Map<String, Value> {
+        (0..number).map(|i| (format!("example.com/r{i}"), "1".into())).collect()
+    };
+    let job = |number: usize| {
+        let container = serde_json::json!({"name": "c", "resources": {"limits": amounts(number)}});
+        serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "n"},
+            "spec": {"template": {"metadata": {"annotations": {"volcano.sh/gpu-index": "0,1,2,3"}},
+                "spec": {"containers": [container]}}}})
+    };
+    let mut world = World::default();
+    world.namespaces.insert("n".to_string(), pod_security::Level::Privileged);
+    world.clusters.insert("east".to_string(), read_cluster());
+    let sent = written(&world, "n", job(64), "east").expect("it is small");
+    assert_eq!(sent["spec"]["template"]["metadata"]["annotations"], serde_json::json!({}));
+    let why = written(&world, "n", job(65), "east").expect_err("too many");
+    assert_eq!(why.reason, Reason::InvalidWorkload);
+    let resources =
+        "spec.template.spec.containers[0].resources.limits: found 65; allowed: at most 64 resources";
+    assert_eq!(why.message, resources);
+    for (path, value, told) in [
+        ("/spec/template/spec/containers/0/resources/limits", Value::from(amounts(65)), resources),
+        (
+            "/spec/template/metadata/annotations/volcano.sh~1vgpu-ids-new",
+            "0,x,1,100".into(),
+            "allowed: no change: annotations with the devices of a pod are its scheduler's own",
+        ),
+    ] {
+        let change = serde_json::json!({"path": path, "operator": "add", "value": value});
+        let policy = serde_json::json!({
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"namespace": "n", "name": "o", "uid": "o"},
+            "spec": {"overrideRules": [{"overriders": {"plaintext": [change]}}]}});
+        let policy = serde_json::from_value(policy).expect("a policy");
+        world.observe(crate::observation::Observation::Override(crate::observation::Change::Apply(policy)));
+        let why = written(&world, "n", job(1), "east").expect_err(path);
+        assert_eq!(why.reason, Reason::OverrideInvalid, "{path}");
+        assert!(why.message.contains(told), "{}", why.message);
+    }
+}
+
 /// The watches of jobs and of namespaces are not ordered: a job of a new namespace may be seen first.
 #[test]
 fn pods_wait_until_the_level_of_their_namespace_is_known() {

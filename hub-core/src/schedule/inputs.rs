@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, cell_answers::ungiven, names, reservation::ReservationPhase};
+use fleet_api::{
+    Reservation,
+    cell_answers::ungiven,
+    names,
+    reservation::{ReservationPhase, ReservationStatus},
+};
 use fleet_policies::{reason::Reason, workload};
 use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
@@ -215,7 +220,7 @@ impl Scheduler {
                     && entry.is_finished()
                     && world.works_of(key).any(|(_, work)| dispatch::lingers(world, entry, work)),
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
-                ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
+                ended: status.map(ReservationStatus::ended_pods).unwrap_or_default(),
                 ungiven: reservation.map(|r| ungiven(r).0).unwrap_or_default(),
                 excluded: status.map(|status| status.excluded_nodes.clone()).unwrap_or_default(),
                 vacated: status.map(|status| status.vacated.clone()).unwrap_or_default(),

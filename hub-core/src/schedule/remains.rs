@@ -11,6 +11,7 @@ use fleet_api::{
     Work,
     cell_places::{CellGroup, LazilyPreempted},
     convert,
+    reservation::ReservationStatus,
 };
 use fleet_policies::{WorkloadKind, spec::Placement, workload};
 use fleet_quota::{JobId, QUOTA_LABELS};
@@ -116,7 +117,7 @@ fn held(world: &World, key: &Key, cluster: &str, work: &Work) -> Held {
     let mut held = Held { ending: true, lingers, ..Held::here(cluster, Counted::ByReports) };
     let Some((_, reservation)) = reservation else { return held };
     held.cells = reservation.spec.cells.iter().map(|group| without_promise(group, &mark(work))).collect();
-    held.ended = reservation.status.as_ref().map(|status| status.ended.clone()).unwrap_or_default();
+    held.ended = reservation.status.as_ref().map(ReservationStatus::ended_pods).unwrap_or_default();
     held
 }
 

@@ -19,6 +19,7 @@ mod pod;
 mod pod_group;
 mod pod_key;
 mod pod_owner;
+mod specs;
 mod surplus;
 
 use std::{
@@ -58,6 +59,8 @@ pub struct MemberState {
     pub cluster: Cluster,
     /// Specs of pods; equal ones are shared.
     specs: BTreeSet<Arc<PodSpec>>,
+    /// Specs that the last sweep left.
+    specs_left: usize,
     /// PodGroup objects, by namespace and name.
     pub pod_groups: BTreeMap<(String, String), PodGroup>,
     /// Values of PriorityClasses, by name.
@@ -83,8 +86,8 @@ pub struct MemberState {
     /// Pods by the reservation they name.
     reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
     gangs: BTreeMap<GangKey, GangEntry>,
-    /// Requests of unfinished pods without a node and without a place.
-    unbound: Resources,
+    /// Numbers of unfinished pods without a node and without a place.
+    unbound: BTreeMap<Arc<PodSpec>, i64>,
     /// Jobs with held places, by uid, and their uids by namespace and name.
     jobs: BTreeMap<String, Arc<OwnedJob>>,
     jobs_by_name: BTreeMap<(String, String), BTreeSet<String>>,
@@ -108,6 +111,7 @@ impl MemberState {
         Self {
             cluster,
             specs: BTreeSet::new(),
+            specs_left: 0,
             pod_groups: BTreeMap::new(),
             priorities: BTreeMap::new(),
             hyper_nodes: BTreeMap::new(),
@@ -123,7 +127,7 @@ impl MemberState {
             leaving: BTreeSet::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
-            unbound: Resources::new(),
+            unbound: BTreeMap::new(),
             jobs: BTreeMap::new(),
             jobs_by_name: BTreeMap::new(),
             pods_by_job: BTreeMap::new(),
@@ -155,10 +159,6 @@ impl MemberState {
 
     pub fn pod(&self, key: &PodKey) -> Option<&PodEntry> {
         self.pods.get(key)
-    }
-
-    pub fn unbound(&self) -> &Resources {
-        &self.unbound
     }
 
     pub fn gang(&self, key: &GangKey) -> Option<&GangEntry> {
@@ -290,10 +290,7 @@ impl MemberState {
     }
 
     fn put_pod(&mut self, key: PodKey, mut entry: PodEntry) {
-        match self.specs.get(&entry.spec) {
-            Some(known) => entry.spec = known.clone(),
-            None => drop(self.specs.insert(entry.spec.clone())),
-        }
+        entry.spec = self.shared(entry.spec);
         if let Some(known) = self.pods.get(&key) {
             if *known == entry {
                 return;
@@ -349,13 +346,15 @@ impl MemberState {
         }
         let group = if ours { self.group_of(&gang) } else { self.foreign_group() };
         let Some(entry) = self.pods.get_mut(key) else { return };
+        // The group of all other schedulers' pods has no minima of roles, and outlives every role that they name.
+        let role = if ours { entry.component.as_str() } else { "" };
         let held = entry.reservation.as_ref().is_some_and(|name| self.holds.contains_key(name));
         let input = PodInput {
             namespace: key.namespace.as_str().into(),
             name: key.name.as_str().into(),
             group,
             spec: entry.spec.clone(),
-            role: entry.component.as_str().into(),
+            role: role.into(),
             status,
             node,
             priority: entry.priority.into(),
@@ -387,7 +386,7 @@ impl MemberState {
                 self.seat(key, entry);
             }
             None if self.lacks_place(entry) => {
-                self.unbound.add(entry.requests());
+                self.count_unbound(&entry.spec, 1);
                 self.effects.capacity = true;
             }
             None => {}
@@ -408,9 +407,9 @@ impl MemberState {
                 pods.iter().filter_map(|key| state.pods.get(key)).filter(|pod| state.lacks_place(pod));
             waiting.map(|pod| pod.spec.clone()).collect()
         };
-        waits(self).iter().for_each(|spec| self.unbound.sub(&spec.shape.requests));
+        waits(self).iter().for_each(|spec| self.count_unbound(spec, -1));
         change(self);
-        waits(self).iter().for_each(|spec| self.unbound.add(&spec.shape.requests));
+        waits(self).iter().for_each(|spec| self.count_unbound(spec, 1));
     }
 
     fn uncount(&mut self, key: &PodKey, entry: &PodEntry) {
@@ -421,7 +420,7 @@ impl MemberState {
                 self.give_back(&node, entry.requests());
             }
             None if self.lacks_place(entry) => {
-                self.unbound.sub(entry.requests());
+                self.count_unbound(&entry.spec, -1);
                 self.effects.capacity = true;
             }
             None => {}

@@ -273,11 +273,11 @@ impl PodEntry {
         }
     }
 
-    /// Whether both count the same amounts in the same place.
+    /// Whether both count as the same pods in the same place.
     pub fn counts_as(&self, other: &Self) -> bool {
         self.counted_on() == other.counted_on()
             && self.wants_node() == other.wants_node()
-            && self.spec.shape.requests == other.spec.shape.requests
+            && self.spec == other.spec
             && self.component == other.component
     }
 

@@ -325,3 +325,65 @@ fn the_highest_tier_of_a_sub_group_may_be_a_name() {
     put(&mut state, "s1", 4, "spine");
     assert_eq!(tiers(&state), [4, 2, 7]);
 }
+
+/// A pod of a tenant with `number` resources of its own.
+fn pod_of_many(name: &str, number: usize) -> LeanPod {
+    let mut pod = pod(&format!("{name}: gpu=1"));
+    let requests = &mut pod.spec.containers[0].resources.requests.0;
+    requests.extend((0..number).map(|i| (format!("{name}.example.com/r{i:05}"), "1".to_owned())));
+    pod
+}
+
+#[test]
+fn resources_that_pods_name_fill_no_memory() {
+    let mut state = state(&["n1 8"]);
+    for i in 0..10 {
+        state.apply_pod(&pod_of_many(&format!("p{i}"), 10_000));
+    }
+    (0..100).for_each(|i| state.apply_pod(&pod_of_many(&format!("q{i}"), 64)));
+    assert!(state.cluster.dimensions.len() <= 1024, "{}", state.cluster.dimensions.len());
+    // A report has what nodes offer, and some of the rest.
+    let unbound = state.unbound();
+    assert_eq!((unbound.get("nvidia.com/gpu"), unbound.iter().count()), (110, 1 + 64));
+    // What pods use on nodes counts, whatever else they name.
+    let mut bound = pod_of_many("p0", 10_000);
+    bound.spec.node_name = Some("n1".to_owned());
+    state.apply_pod(&bound);
+    let gpu = state.cluster.dimensions.find("nvidia.com/gpu").unwrap();
+    assert_eq!((used(&state), state.cluster.nodes.cell(0, gpu).used), ("n1 1/1".to_owned(), 1000));
+    for name in (0..10).map(|i| format!("p{i}")).chain((0..100).map(|i| format!("q{i}"))) {
+        state.remove_pod(&key(&name));
+    }
+    assert!(state.unbound().is_zero() && state.unbound.is_empty());
+    assert_eq!(state.cluster.nodes.cell(0, gpu).used, 0);
+}
+
+#[test]
+fn specs_of_pods_that_are_gone_are_given_back() {
+    let mut state = state(&["n1 8"]);
+    state.apply_pod(&pod("kept: gpu=1 node=n1"));
+    for i in 0..10_000 {
+        let mut pod = pod("a: gpu=1");
+        pod.spec.node_selector.insert("turn".to_owned(), i.to_string());
+        state.apply_pod(&pod);
+        state.remove_pod(&key("a"));
+    }
+    assert!(state.specs.len() <= 2 * 1024, "{}", state.specs.len());
+    assert!(state.cluster.class_slots() <= 1024, "{}", state.cluster.class_slots());
+    assert_eq!(used(&state), "n1 1/1");
+}
+
+/// The pods of other schedulers are one group, which is never removed.
+#[test]
+fn roles_that_other_schedulers_pods_name_are_not_kept() {
+    let mut state = state(&["n1 8"]);
+    for i in 0..100 {
+        let mut pod = pod(&format!("a: gpu=1 node=n1 component=c{i}"));
+        pod.spec.scheduler_name = Some("other".to_owned());
+        state.apply_pod(&pod);
+        let group =
+            state.pod(&key("a")).and_then(|pod| pod.id).map(|id| state.cluster.pod(id).group).unwrap();
+        assert_eq!(state.cluster.group(group).roles.len(), 1);
+        state.remove_pod(&key("a"));
+    }
+}

@@ -123,11 +123,18 @@ pub struct Picture {
     pub cells: Cells,
     /// Jobs by the names of their groups.
     pub jobs: BTreeMap<String, JobName>,
+    /// Virtual cluster and priority that groups asked for, by their names.
+    asked: BTreeMap<String, (String, i32)>,
     /// The running groups that have cells which the configuration no longer contains.
     pub lost: Vec<Recovered>,
 }
 
 impl Picture {
+    /// Virtual cluster and priority that a group asked for. What `fleet-cells` says of a group also has all its pods.
+    pub fn asked(&self, group: &str) -> Option<(&str, i32)> {
+        self.asked.get(group).map(|(vc, priority)| (vc.as_str(), *priority))
+    }
+
     /// The job of a group, or the group's own name.
     pub fn job(&self, group: &str) -> String {
         self.jobs.get(group).map_or_else(|| group.to_string(), ToString::to_string)
@@ -180,8 +187,13 @@ impl Standing {
             .into_iter()
             .map(|(job, group)| ((group.request.name().to_string(), job), group))
             .unzip();
+        let asked = |group: &BoundGroup| {
+            let request = &group.request;
+            (request.name().to_string(), (request.vc.clone(), request.priority))
+        };
+        let asked = running.iter().map(asked).collect();
         let (cells, lost) = Cells::recover(config, &good, running, now.as_millisecond())?;
-        Ok(Picture { cells, jobs, lost })
+        Ok(Picture { cells, jobs, asked, lost })
     }
 
     /// The groups that have cells, each with its job. Records that cannot be read are from another version

@@ -169,8 +169,8 @@ fn target(standing: &Standing, wanted: &Wanted) -> Result<String, PlanError> {
 }
 
 fn job_change(picture: Option<&super::Picture>, lost: &fleet_cells::Recovered) -> JobChange {
-    let group = picture.and_then(|picture| picture.cells.group(&lost.group));
-    let class = group.map_or(0, |group| group.priority);
+    let asked = picture.and_then(|picture| picture.asked(&lost.group));
+    let class = asked.map_or(0, |(_, priority)| priority);
     let nodes = |cells: &[(fleet_cells::NodeName, i32)]| {
         let list: Vec<String> = cells.iter().map(|(node, leaf)| format!("{node} {leaf}")).collect();
         list.join(", ")

@@ -121,16 +121,12 @@ fn count(picture: &Picture, cell: &CellStatus, owner: &str, row: &mut Row) {
         row.used += 1;
     }
     for group in [&cell.group, &cell.reserved_by].into_iter().filter(|group| !group.is_empty()) {
-        let known = picture.cells.group(group);
+        let (vc, priority) = picture.asked(group).unwrap_or_default();
         row.jobs.push(Occupant {
             job: picture.job(group),
             group: group.clone(),
-            virtual_cluster: known.as_ref().map(|known| known.vc.clone()).unwrap_or_default(),
-            class: class_name(if cell.cell_priority < 0 {
-                -1
-            } else {
-                known.map_or(0, |known| known.priority)
-            }),
+            virtual_cluster: vc.to_owned(),
+            class: class_name(if cell.cell_priority < 0 { -1 } else { priority }),
         });
     }
 }

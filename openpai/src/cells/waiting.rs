@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::names::VIRTUAL_CLUSTER_LABEL;
-use fleet_cells::{Ask, Decision, WaitCause};
+use fleet_cells::{Ask, Cells, Decision, GroupRequest, WaitCause};
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -41,6 +41,8 @@ pub fn waiting_pods(
     let mut over = ended(job);
     let mut cells = picture.cells.clone();
     let mut waiting = Vec::new();
+    let ask = Ask { now_ms: now.as_millisecond(), ..Ask::default() };
+    let mut answers = Answers::default();
     for group in groups {
         let missing: Vec<&(String, i64)> = group
             .pods
@@ -55,15 +57,7 @@ pub fn waiting_pods(
             }
             continue;
         }
-        let ask = Ask { now_ms: now.as_millisecond(), ..Ask::default() };
-        let (reason, message) = match cells.schedule(&group.request, &ask) {
-            Decision::Wait(why) => (code(&why.cause), why.to_string()),
-            Decision::Preempt(_) => {
-                (Reason::WaitingForVictims, "waits for others to leave its cells".to_owned())
-            }
-            Decision::Place(_) => (Reason::Queuing, "its cells are free; it is its turn next".to_owned()),
-            Decision::Refuse(why) => (Reason::InvalidCells, why.to_string()),
-        };
+        let (reason, message) = answers.of(&group.request, |request| answer(&mut cells, request, &ask));
         waiting.extend(missing.into_iter().map(|(component, index)| WaitingPod {
             pod: format!("{component}-{index}"),
             reason: reason.as_str().to_owned(),
@@ -71,6 +65,33 @@ pub fn waiting_pods(
         }));
     }
     waiting
+}
+
+/// Why groups wait. A job of a hundred thousand pods has as many groups, and few different ones: those that differ by
+/// their names alone get one answer, since nothing is committed in between.
+#[derive(Default)]
+struct Answers(BTreeMap<String, (Reason, String)>);
+
+impl Answers {
+    fn of(
+        &mut self,
+        request: &GroupRequest,
+        ask: impl FnOnce(&GroupRequest) -> (Reason, String),
+    ) -> &(Reason, String) {
+        let mut plain = request.clone();
+        plain.affinity_group.name.clear();
+        let plain = serde_json::to_string(&plain).unwrap_or_default();
+        self.0.entry(plain).or_insert_with(|| ask(request))
+    }
+}
+
+fn answer(cells: &mut Cells, request: &GroupRequest, ask: &Ask<'_>) -> (Reason, String) {
+    match cells.schedule(request, ask) {
+        Decision::Wait(why) => (code(&why.cause), why.to_string()),
+        Decision::Preempt(_) => (Reason::WaitingForVictims, "waits for others to leave its cells".to_owned()),
+        Decision::Place(_) => (Reason::Queuing, "its cells are free; it is its turn next".to_owned()),
+        Decision::Refuse(why) => (Reason::InvalidCells, why.to_string()),
+    }
 }
 
 /// Pods that have ended, by component.
@@ -108,6 +129,21 @@ mod tests {
     };
 
     const INCREMENTAL: &str = include_str!("../../../examples/hived/jobs/job-config-7.yaml");
+
+    #[test]
+    fn equal_groups_are_asked_about_once() {
+        let mut answers = Answers::default();
+        let mut asked = 0;
+        for i in 0..1_000 {
+            let request = GroupRequest::new(&format!("waiting/{i}"), "vc1", 100, 1, 1 + i % 2);
+            let (_, message) = answers.of(&request, |request| {
+                asked += 1;
+                (Reason::Queuing, request.name().to_owned())
+            });
+            assert_eq!(*message, format!("waiting/{}", i % 2));
+        }
+        assert_eq!(asked, 2);
+    }
 
     #[test]
     fn a_pod_that_waits_beside_running_ones_names_the_level_that_blocks() {

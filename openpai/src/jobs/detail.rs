@@ -96,19 +96,54 @@ fn trigger(run: &Run) -> Option<(String, i64)> {
 }
 
 /// Role and index of a pod.
-pub(super) fn place_of<'r>(job: &str, rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule, i64)> {
-    let rest = pod.strip_prefix(job)?.strip_prefix('-')?;
+fn place_of<'r>(job: &str, rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule, i64)> {
+    place_in(rules, pod.strip_prefix(job)?.strip_prefix('-')?)
+}
+
+/// Role and index of a pod by its name without that of the job, such as `train-0`.
+pub(super) fn place_in<'r>(rules: &'r Rules, pod: &str) -> Option<(&'r RoleRule, i64)> {
     rules.roles.iter().find_map(|rule| {
-        let index = rest.strip_prefix(rule.task.as_str())?.strip_prefix('-')?.parse().ok()?;
+        let index = pod.strip_prefix(rule.task.as_str())?.strip_prefix('-')?.parse().ok()?;
         (0..rule.instances).contains(&index).then_some((rule, index))
     })
+}
+
+/// Longest name of an affinity group that is shown, in characters: each task of its role has it.
+const GROUP_NAME_MAX: usize = 512;
+
+/// What is known of all tasks of a run, read once and not for each of them.
+struct Known<'r> {
+    run: &'r Run,
+    cells: BTreeMap<&'r str, (&'r str, Vec<i64>)>,
+    lost: BTreeMap<&'r str, (&'r str, Option<i64>)>,
+    /// Names of affinity groups, by task.
+    groups: BTreeMap<&'r str, String>,
+}
+
+impl<'r> Known<'r> {
+    fn of(run: &'r Run) -> Self {
+        let mut groups = BTreeMap::new();
+        for task in run.object["spec"]["tasks"].as_array().into_iter().flatten() {
+            let spec = text(&task["template"]["metadata"]["annotations"][names::HIVED_ANNOTATION], "");
+            let spec: Value = serde_json::from_str(spec).unwrap_or_default();
+            let group = spec["affinityGroup"]["name"].as_str().or(spec["podRootGroup"]["name"].as_str());
+            if let (Some(task), Some(group)) = (task["name"].as_str(), group) {
+                let shown = match group.char_indices().nth(GROUP_NAME_MAX) {
+                    Some((end, _)) => format!("{}...", &group[..end]),
+                    None => group.to_owned(),
+                };
+                groups.entry(task).or_insert(shown);
+            }
+        }
+        Self { run, cells: run.cells(), lost: run.lazily_preempted(), groups }
+    }
 }
 
 /// Tasks of which only counts are known: the number of tasks of each role in each phase, without their
 /// indices. Where only some tasks have cells, these are the ones that run.
 pub fn tasks_of_counts(run: &Run) -> Map<String, Value> {
     let Some(rules) = run.rules() else { return Map::new() };
-    let cells = run.cells();
+    let known = Known::of(run);
     let roles = rules.roles.iter().map(|rule| {
         let phases = &run.object["status"]["taskStatusCount"][&rule.task]["phase"];
         let mut left = rule.instances;
@@ -119,7 +154,7 @@ pub fn tasks_of_counts(run: &Run) -> Map<String, Value> {
             counted.extend(std::iter::repeat_n(phase, usize::try_from(count).unwrap_or(0)));
         }
         counted.extend(std::iter::repeat_n("", usize::try_from(left).unwrap_or(0)));
-        let has = |index: &i64| cells.contains_key(format!("{}-{index}", rule.task).as_str());
+        let has = |index: &i64| known.cells.contains_key(format!("{}-{index}", rule.task).as_str());
         let (with, without): (Vec<i64>, Vec<i64>) = (0..rule.instances).partition(has);
         if !with.is_empty() && !without.is_empty() {
             counted.sort_by_key(|phase| !["Running", "Pending"].contains(phase));
@@ -128,7 +163,7 @@ pub fn tasks_of_counts(run: &Run) -> Map<String, Value> {
             .concat()
             .into_iter()
             .zip(counted)
-            .map(|(index, phase)| (index, bare(run, rule, index, state_of(run, phase), &cells)))
+            .map(|(index, phase)| (index, bare(&known, rule, index, state_of(run, phase))))
             .collect();
         statuses.sort_by_key(|(index, _)| *index);
         (rule.role.clone(), of_role(rule, statuses.into_iter().map(|(_, status)| status).collect()))
@@ -137,22 +172,17 @@ pub fn tasks_of_counts(run: &Run) -> Map<String, Value> {
 }
 
 /// A task without a pod that could be looked at.
-fn bare(
-    run: &Run,
-    rule: &RoleRule,
-    index: i64,
-    state: State,
-    cells: &BTreeMap<&str, (&str, Vec<i64>)>,
-) -> Value {
+fn bare(known: &Known<'_>, rule: &RoleRule, index: i64, state: State) -> Value {
+    let run = known.run;
     let code = match state {
         State::Succeeded => Some(exit::SUCCEEDED),
         State::Stopped if run.exit_code() == Some(exit::STOP_REQUESTED) => Some(exit::STOP_REQUESTED),
         State::Stopped => Some(exit::ATTEMPT_COMPLETION),
         _ => None,
     };
-    let place = cells.get(format!("{}-{index}", rule.task).as_str()).filter(|_| !run.is_between_runs());
-    let devices = place.map(|(_, devices)| devices.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
     let pod = format!("{}-{index}", rule.task);
+    let place = known.cells.get(pod.as_str()).filter(|_| !run.is_between_runs());
+    let devices = place.map(|(_, devices)| devices.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
     let (accountable, resource) = run.task_retries(&pod);
     json!({
         "taskIndex": index,
@@ -163,23 +193,18 @@ fn bare(
         "containerExitSpec": code.map(exit::spec),
         "retries": accountable + resource,
         "accountableRetries": accountable,
-        "hived": hived(run, rule, index),
+        "hived": hived(known, rule, index),
     })
 }
 
 /// The group of a task, and whether it has lost its promised cells and runs on.
-fn hived(run: &Run, rule: &RoleRule, index: i64) -> Value {
-    let templates = run.object["spec"]["tasks"].as_array().into_iter().flatten();
-    let template = templates.filter(|task| task["name"] == rule.task.as_str()).map(|task| &task["template"]);
-    let spec = template
-        .map(|template| text(&template["metadata"]["annotations"][names::HIVED_ANNOTATION], ""))
-        .next();
-    let spec: Value = serde_json::from_str(spec.unwrap_or_default()).unwrap_or_default();
-    let group = spec["affinityGroup"]["name"].as_str().or(spec["podRootGroup"]["name"].as_str());
-    let own = format!("{}/{}-{}-{index}", run.namespace(), run.name(), rule.task);
-    let lost = run.lazily_preempted(&format!("{}-{index}", rule.task));
+fn hived(known: &Known<'_>, rule: &RoleRule, index: i64) -> Value {
+    let run = known.run;
+    let own = || format!("{}/{}-{}-{index}", run.namespace(), run.name(), rule.task);
+    let group = known.groups.get(rule.task.as_str()).cloned().unwrap_or_else(own);
+    let lost = known.lost.get(format!("{}-{index}", rule.task).as_str());
     json!({
-        "affinityGroupName": group.unwrap_or(&own),
+        "affinityGroupName": group,
         "lazyPreempted": lost.is_some(),
         "lazyPreemptionStatus": lost.map(|(preemptor, at_ms)| json!({
             "preemptor": preemptor,
@@ -210,23 +235,24 @@ fn state_of(run: &Run, phase: &str) -> State {
 /// Tasks as the member's pods show them.
 pub fn tasks_of_pods(run: &Run, pods: &[Value]) -> Map<String, Value> {
     let Some(rules) = run.rules() else { return Map::new() };
+    let by_name: BTreeMap<&str, &Value> =
+        pods.iter().map(|pod| (text(&pod["metadata"]["name"], ""), pod)).collect();
     let find = |rule: &RoleRule, index: i64| {
-        let name = format!("{}-{}-{index}", run.name(), rule.task);
-        pods.iter().find(|pod| pod["metadata"]["name"] == name.as_str())
+        by_name.get(format!("{}-{}-{index}", run.name(), rule.task).as_str()).copied()
     };
-    let cells = run.cells();
+    let known = Known::of(run);
     let roles = rules.roles.iter().map(|rule| {
         let statuses = (0..rule.instances).map(|index| match find(rule, index) {
-            Some(pod) => task(run, rule, index, pod),
-            None => bare(run, rule, index, state_of(run, ""), &cells),
+            Some(pod) => task(&known, rule, index, pod),
+            None => bare(&known, rule, index, state_of(run, "")),
         });
         (rule.role.clone(), of_role(rule, statuses.collect()))
     });
     roles.collect()
 }
 
-fn task(run: &Run, rule: &RoleRule, index: i64, pod: &Value) -> Value {
-    let (meta, status) = (&pod["metadata"], &pod["status"]);
+fn task(known: &Known<'_>, rule: &RoleRule, index: i64, pod: &Value) -> Value {
+    let (run, meta, status) = (known.run, &pod["metadata"], &pod["status"]);
     let phase = text(&status["phase"], "Pending");
     let code = pod_code(status, phase);
     let stopping = run.execution() == fleet_pai::state::ExecutionType::Stop;
@@ -257,7 +283,7 @@ fn task(run: &Run, rule: &RoleRule, index: i64, pod: &Value) -> Value {
         "createdTime": milliseconds(&meta["creationTimestamp"]),
         "launchedTime": milliseconds(&status["startTime"]),
         "completedTime": milliseconds(&ended["finishedAt"]),
-        "hived": hived(run, rule, index),
+        "hived": hived(known, rule, index),
     })
 }
 
@@ -305,6 +331,11 @@ fn all(runs: &[Run]) -> Vec<Attempt<'_>> {
         ended.chain(std::iter::once(Attempt { run, ended: None }))
     };
     runs.into_iter().flat_map(of_run).collect()
+}
+
+/// How many attempts a job has. That of its present state is the last one.
+pub fn number_of_attempts(runs: &[Run]) -> usize {
+    all(runs).len()
 }
 
 /// A job as its attempt of a number shows it; the last one without a number.
@@ -377,8 +408,11 @@ pub fn attempts(runs: &[Run]) -> Vec<Value> {
             shown["exitPhrase"] = json!(spec.phrase);
             shown["exitType"] = json!(spec.kind);
             shown["exitDiagnostics"] = json!(end_message(ended));
-            shown["retryHistory"] = json!([]);
         }
+        shown["retryHistory"] = match attempt.ended {
+            Some(_) => json!([]),
+            None => json!(retry_history(attempt.run)),
+        };
         shown
     });
     let mut shown: Vec<Value> = shown.collect();
@@ -391,7 +425,7 @@ fn end_message(ended: &Value) -> String {
     format!("{}: {}", text(&ended["reason"], ""), text(&ended["message"], ""))
 }
 
-/// Start and end of a run.
+/// Start and end of a run, without its history.
 fn attempt(run: &Run) -> Value {
     let item = item(run);
     json!({
@@ -406,7 +440,6 @@ fn attempt(run: &Run) -> Value {
         "exitCode": item.app_exit_code,
         "exitPhrase": item.app_exit_code.map(|code| exit::spec(code).phrase),
         "exitType": item.app_exit_code.map(|code| exit::spec(code).kind),
-        "retryHistory": retry_history(run),
         "totalGpuNumber": item.total_gpu_number,
         "totalTaskNumber": item.total_task_number,
         "totalTaskRoleNumber": item.total_task_role_number,

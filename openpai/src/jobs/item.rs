@@ -14,6 +14,19 @@ use serde_json::Value;
 
 use super::{annotation, label, text};
 
+/// The last run of a job that can be started: later ones would have names that no object has.
+pub(super) const RUNS_MAX: i64 = 1_000_000;
+/// Most of whatever a status counts. Sums of such counts do not overflow.
+const COUNT_MAX: i64 = 2_147_483_647;
+/// Most tags of one job, and the longest of them in characters. Whoever may write a job writes more.
+pub const TAGS_MAX: usize = 64;
+pub const TAG_MAX: usize = 128;
+
+/// A count of a status.
+fn count(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(0).clamp(0, COUNT_MAX)
+}
+
 /// One run of a job: its object, and its binding if the caller may read it.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -29,7 +42,8 @@ impl Run {
     pub fn of(object: Value, binding: Option<Value>) -> Option<Self> {
         let id = annotation(&object, names::ID_ANNOTATION).to_owned();
         names::of_id(&id)?;
-        let number = label(&object, names::RUN_LABEL).parse().unwrap_or(1);
+        let number = label(&object, names::RUN_LABEL).parse().ok();
+        let number = number.filter(|number| (1..=RUNS_MAX).contains(number)).unwrap_or(1);
         Some(Self { object, binding, number, id })
     }
 
@@ -49,12 +63,9 @@ impl Run {
         names::of_id(&self.id).map_or("", |(user, _)| user)
     }
 
-    pub(super) fn is_of_same_job(&self, other: &Self) -> bool {
-        self.id == other.id && self.namespace() == other.namespace()
-    }
-
+    /// When it ends and is retried; `None` also if its owner wrote what no job file makes.
     pub fn rules(&self) -> Option<Rules> {
-        serde_json::from_str(annotation(&self.object, names::RULES_ANNOTATION)).ok()
+        Rules::read(annotation(&self.object, names::RULES_ANNOTATION))
     }
 
     pub fn execution(&self) -> ExecutionType {
@@ -190,14 +201,17 @@ impl Run {
             .collect()
     }
 
-    /// The group of a pod such as `train-0` that has lost its promised cells and runs on: who took them, and when.
-    pub(super) fn lazily_preempted(&self, pod: &str) -> Option<(&str, Option<i64>)> {
-        let groups = self.binding.as_ref()?["spec"]["cells"]["groups"].as_array()?;
-        let has = |group: &&Value| {
-            group["pods"].as_array().is_some_and(|pods| pods.iter().any(|p| p["name"] == pod))
-        };
-        let lost = &groups.iter().find(has)?["lazilyPreempted"];
-        lost.is_object().then(|| (text(&lost["preemptor"], ""), lost["atMs"].as_i64()))
+    /// Pods such as `train-0` whose group has lost its promised cells and runs on: who took them, and when.
+    pub(super) fn lazily_preempted(&self) -> BTreeMap<&str, (&str, Option<i64>)> {
+        let groups = self.binding.as_ref().and_then(|binding| binding["spec"]["cells"]["groups"].as_array());
+        let lost = groups.into_iter().flatten().filter(|group| group["lazilyPreempted"].is_object());
+        lost.flat_map(|group| {
+            let lost = &group["lazilyPreempted"];
+            let by = (text(&lost["preemptor"], ""), lost["atMs"].as_i64());
+            let pods = group["pods"].as_array().into_iter().flatten();
+            pods.map(move |pod| (text(&pod["name"], ""), by))
+        })
+        .collect()
     }
 
     /// Retries of a task alone: those that count against its bound, and those for want of room, as its member's
@@ -205,7 +219,10 @@ impl Run {
     pub(super) fn task_retries(&self, pod: &str) -> (i64, i64) {
         let entry = format!("retries-{}-{pod}", self.name());
         let mut words = text(&self.object["status"]["controlledResources"][entry], "").split(' ');
-        let mut number = |at: usize| words.nth(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let mut number = |at: usize| {
+            let number: i64 = words.nth(at).and_then(|word| word.parse().ok()).unwrap_or(0);
+            number.clamp(0, COUNT_MAX)
+        };
         // `<retries that count> <pod> <retries for want of room>`
         (number(0), number(1))
     }
@@ -213,14 +230,14 @@ impl Run {
     fn retries(&self) -> Retries {
         let by_fleet = self.ended_by_fleet().len() as i64;
         let status = &self.object["status"];
-        let user = status["retryCount"].as_i64().unwrap_or(0);
+        let user = count(&status["retryCount"]);
         // The failure that ends the job also raises the count, although no retry follows.
         let bound = self.object["spec"]["maxRetry"].as_i64().unwrap_or(i64::MAX);
-        let user = if self.phase() == "Failed" { user.min(bound - 1).max(0) } else { user };
+        let user = if self.phase() == "Failed" { user.min(bound.saturating_sub(1)).max(0) } else { user };
         // Each attempt by the member's controller has a version, and so has the end of the last one.
         let ends = ["Completing", "Completed", "Aborting", "Aborted", "Terminating", "Terminated"];
         let last = i64::from(ends.contains(&self.phase()));
-        let by_member = (status["version"].as_i64().unwrap_or(0) - user - last).max(0);
+        let by_member = (count(&status["version"]) - user - last).max(0);
         // Those of its attempts that ended for want of room, as its controller counts them.
         let resource = text(&status["controlledResources"]["retries.resource"], "").parse().unwrap_or(0);
         let resource = by_member.min(resource).max(0);
@@ -287,6 +304,12 @@ pub(super) fn entered(status: &Value, phase: &str) -> Option<i64> {
     milliseconds(&entered["lastTransitionTime"])
 }
 
+/// The tags that an annotation has. Lists of jobs compare all of them with all that are asked for.
+fn tags(text: &str) -> Vec<String> {
+    let tags: Vec<String> = serde_json::from_str(text).unwrap_or_default();
+    tags.into_iter().filter(|tag| tag.chars().nth(TAG_MAX).is_none()).take(TAGS_MAX).collect()
+}
+
 /// A job as its newest run shows it.
 pub fn item(run: &Run) -> Item {
     let (object, status) = (&run.object, &run.object["status"]);
@@ -303,7 +326,7 @@ pub fn item(run: &Run) -> Item {
         state: run.state(),
         sub_state: run.sub_state(),
         execution_type: run.execution(),
-        tags: serde_json::from_str(annotation(object, names::TAGS_ANNOTATION)).unwrap_or_default(),
+        tags: tags(annotation(object, names::TAGS_ANNOTATION)),
         retries: retries.user + retries.platform + retries.resource,
         retry_details: retries,
         retry_delay_time: run.retry_delay(),
@@ -314,7 +337,7 @@ pub fn item(run: &Run) -> Item {
         app_exit_code: run.exit_code().filter(|_| ended),
         virtual_cluster: label(object, names::VIRTUAL_CLUSTER_LABEL).to_owned(),
         total_gpu_number: annotation(object, names::GPUS_ANNOTATION).parse().unwrap_or(0),
-        total_task_number: roles.iter().map(|role| role.instances).sum(),
+        total_task_number: rules.as_ref().map_or(0, Rules::tasks),
         total_task_role_number: roles.len() as i64,
         job_priority: label(object, names::CLASS_LABEL).to_owned(),
         namespace: run.namespace().to_owned(),

@@ -11,15 +11,19 @@ mod read;
 mod tasks;
 mod write;
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use fleet_pai::names;
 use serde_json::Value;
 
 use crate::server::{Selectors, Server};
 
-pub use detail::{attempts, detail, of_attempt, task_attempts, tasks_of_counts, tasks_of_pods};
+pub use detail::{
+    attempts, detail, number_of_attempts, of_attempt, task_attempts, tasks_of_counts, tasks_of_pods,
+};
 pub use error::JobError;
 pub use events::{Event, events};
-pub use item::{Item, Retries, Run, item};
+pub use item::{Item, Retries, Run, TAG_MAX, TAGS_MAX, item};
 pub use offers::Offers;
 pub use read::{Read, read};
 pub use tasks::{add_tasks, waiting_tasks};
@@ -59,19 +63,30 @@ fn annotation<'v>(object: &'v Value, name: &str) -> &'v str {
 /// The hub does not answer, or refuses.
 pub async fn list(server: &Server, namespace: Option<&str>) -> Result<Vec<Item>, JobError> {
     let objects = objects(server, namespace, names::JOB_LABEL).await?;
-    let bindings = bindings(server, namespace).await;
+    let mut bindings = Bindings::of(bindings(server, namespace).await);
     let mut newest: Vec<Run> = Vec::new();
+    // Places in this list, by namespace and id.
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
     for object in objects {
-        let binding = bindings.iter().find(|binding| is_binding_of(binding, &object)).cloned();
+        let binding = bindings.take(&object);
         let Some(run) = Run::of(object, binding) else { continue };
-        match newest.iter_mut().find(|known| known.is_of_same_job(&run)) {
-            Some(known) if known.number < run.number => *known = run,
-            Some(_) => {}
-            None => newest.push(run),
+        match places.entry((run.namespace().to_owned(), run.id.clone())) {
+            Entry::Vacant(place) => {
+                place.insert(newest.len());
+                newest.push(run);
+            }
+            Entry::Occupied(place) => {
+                if let Some(known) = newest.get_mut(*place.get()).filter(|known| known.number < run.number) {
+                    *known = run;
+                }
+            }
         }
     }
     Ok(newest.iter().map(item).collect())
 }
+
+/// Most runs of one job whose bindings are asked for one by one. Anybody may make more runs of a job of his.
+const ASKED_ALONE: usize = 16;
 
 /// The runs of one job, newest first.
 ///
@@ -82,9 +97,18 @@ pub async fn runs(server: &Server, namespace: Option<&str>, id: &str) -> Result<
     let (user, job) = names::of_id(id).ok_or_else(no_job)?;
     let selector = format!("{}={}", names::JOB_LABEL, names::object(user, job));
     let found = objects(server, namespace, &selector).await?;
+    let found: Vec<Value> =
+        found.into_iter().filter(|object| annotation(object, names::ID_ANNOTATION) == id).collect();
+    let mut listed = match found.len() > ASKED_ALONE {
+        true => Some(Bindings::of(bindings(server, namespace).await)),
+        false => None,
+    };
     let mut runs = Vec::new();
-    for object in found.into_iter().filter(|object| annotation(object, names::ID_ANNOTATION) == id) {
-        let binding = binding(server, &object).await;
+    for object in found {
+        let binding = match &mut listed {
+            Some(listed) => listed.take(&object),
+            None => binding(server, &object).await,
+        };
         runs.extend(Run::of(object, binding));
     }
     runs.sort_by_key(|run| std::cmp::Reverse(run.number));
@@ -119,6 +143,32 @@ async fn bindings(server: &Server, namespace: Option<&str>) -> Vec<Value> {
     listed.ok().and_then(|mut list| list["items"].as_array_mut().map(std::mem::take)).unwrap_or_default()
 }
 
+/// Listed bindings, by namespace and name of their jobs.
+struct Bindings(BTreeMap<(String, String), Vec<Value>>);
+
+impl Bindings {
+    fn of(listed: Vec<Value>) -> Self {
+        let mut found: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();
+        for binding in listed {
+            let key = key(&binding["metadata"]["namespace"], &binding["spec"]["resource"]["name"]);
+            found.entry(key).or_default().push(binding);
+        }
+        Self(found)
+    }
+
+    /// That of an object. Each is asked for once.
+    fn take(&mut self, object: &Value) -> Option<Value> {
+        let meta = &object["metadata"];
+        let found = self.0.get_mut(&key(&meta["namespace"], &meta["name"]))?;
+        let place = found.iter().position(|binding| is_binding_of(binding, object))?;
+        Some(found.swap_remove(place))
+    }
+}
+
+fn key(namespace: &Value, name: &Value) -> (String, String) {
+    (text(namespace, "").to_owned(), text(name, "").to_owned())
+}
+
 async fn binding(server: &Server, object: &Value) -> Option<Value> {
     let namespace = text(&object["metadata"]["namespace"], "");
     let path = format!("{BINDINGS}/namespaces/{namespace}/resourcebindings/{}", binding_name(object));
@@ -138,3 +188,6 @@ fn is_binding_of(binding: &Value, object: &Value) -> bool {
         && of["apiVersion"] == "batch.volcano.sh/v1alpha1"
         && (of["uid"].is_null() || of["uid"] == meta["uid"])
 }
+
+#[cfg(test)]
+mod tests;

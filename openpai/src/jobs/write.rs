@@ -10,7 +10,7 @@ use fleet_pai::{
 };
 use serde_json::{Value, json};
 
-use super::{JobError, Offers, Run, label, list_path, object_path, read, runs, text};
+use super::{JobError, Offers, Run, item::RUNS_MAX, label, list_path, object_path, read, runs, text};
 use crate::server::{AskError, Server};
 
 /// Longest configuration stored with a job; the API server limits all annotations of an object to 256 KiB.
@@ -189,6 +189,12 @@ pub async fn start(server: &Server, run: &Run) -> Result<i64, JobError> {
         let patch = json!({"metadata": {"annotations": {fleet_api::names::STOP_ANNOTATION: null}}});
         server.merge(&object_path(run.namespace(), run.name()), &patch).await?;
         return Ok(run.number);
+    }
+    if run.number >= RUNS_MAX {
+        return Err(JobError::Conflict(format!(
+            "job {}: found run {}; allowed: runs up to {RUNS_MAX}; submit it under another name",
+            run.id, run.number
+        )));
     }
     let mut next = native::rerun(&run.object, run.number + 1);
     let annotations = next["metadata"]["annotations"].as_object_mut();

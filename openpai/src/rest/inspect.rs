@@ -33,8 +33,7 @@ async fn picture(caller: &Caller) -> Result<Picture, RestError> {
 /// `GET affinitygroups/`.
 pub async fn groups(caller: Caller) -> Answer {
     let picture = picture(&caller).await?;
-    let items: Vec<Value> = picture.cells.groups().iter().map(|group| shown(&picture, group)).collect();
-    Ok(Json(json!({"items": items})))
+    Ok(Json(json!({"items": all_shown(&picture)})))
 }
 
 /// `GET affinitygroups/{name}`; names have slashes in them.
@@ -45,7 +44,7 @@ pub async fn group(caller: Caller, Path(name): Path<String>) -> Answer {
         RestError::new(404, "NoGroupError", message)
     };
     let group = picture.cells.group(&name).or_else(|| own_name(&picture, &name)).ok_or_else(missing)?;
-    Ok(Json(shown(&picture, &group)))
+    Ok(Json(shown(&group, promised(&picture, &group.vc).remove(&group.name))))
 }
 
 /// A group by the name that its job gave it, as `alice~mnist/default`: here the job's own name comes before it. None if
@@ -91,18 +90,33 @@ fn all_virtual(picture: &Picture) -> BTreeMap<String, Vec<CellStatus>> {
     cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.virtual_cells(vc)?))).collect()
 }
 
-fn shown(picture: &Picture, group: &GroupStatus) -> Value {
+/// Leaves that groups have of the promises of one virtual cluster: by group, then by the promise's address.
+type Promised = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+fn promised(picture: &Picture, vc: &str) -> Promised {
+    let mut found = Promised::new();
+    for top in picture.cells.virtual_cells(vc).unwrap_or_default() {
+        if !top.cell_address.ends_with("-opp") {
+            leaves_of(&top, &top.cell_address, &mut found);
+        }
+    }
+    found
+}
+
+/// All groups. The promises of a virtual cluster are looked through once, whatever number of groups it has.
+fn all_shown(picture: &Picture) -> Vec<Value> {
+    let mut known: BTreeMap<String, Promised> = BTreeMap::new();
+    let shown = |group: &GroupStatus| {
+        let of_vc = known.entry(group.vc.clone()).or_insert_with(|| promised(picture, &group.vc));
+        shown(group, of_vc.remove(&group.name))
+    };
+    picture.cells.groups().iter().map(shown).collect()
+}
+
+fn shown(group: &GroupStatus, promised: Option<BTreeMap<String, Vec<String>>>) -> Value {
     let mut physical: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for pod in group.placement.pods.iter().filter(|pod| !pod.leaf_cells.is_empty()) {
         physical.entry(&pod.node).or_default().extend(&pod.leaf_cells);
-    }
-    let mut promised: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for top in picture.cells.virtual_cells(&group.vc).unwrap_or_default() {
-        let mut leaves = Vec::new();
-        leaves_of(&top, &group.name, &mut leaves);
-        if !leaves.is_empty() && !top.cell_address.ends_with("-opp") {
-            promised.insert(top.cell_address.clone(), leaves);
-        }
     }
     let lazy = group.lazy_preemption_status.as_ref();
     json!({
@@ -112,7 +126,7 @@ fn shown(picture: &Picture, group: &GroupStatus) -> Value {
             "priority": group.priority,
             "state": group.state,
             "physicalPlacement": physical,
-            "virtualPlacement": promised,
+            "virtualPlacement": promised.unwrap_or_default(),
             "allocatedPods": group.pods,
             "preemptingPods": [],
             "lazyPreemptionStatus": lazy.map(|lazy| json!({
@@ -123,11 +137,12 @@ fn shown(picture: &Picture, group: &GroupStatus) -> Value {
     })
 }
 
-fn leaves_of(cell: &CellStatus, group: &str, into: &mut Vec<String>) {
-    if cell.cell_children.is_empty() && cell.group == group {
-        into.push(cell.cell_address.clone());
+fn leaves_of(cell: &CellStatus, top: &str, into: &mut Promised) {
+    if cell.cell_children.is_empty() && !cell.group.is_empty() {
+        let of_group = into.entry(cell.group.clone()).or_default();
+        of_group.entry(top.to_owned()).or_default().push(cell.cell_address.clone());
     }
-    cell.cell_children.iter().for_each(|child| leaves_of(child, group, into));
+    cell.cell_children.iter().for_each(|child| leaves_of(child, top, into));
 }
 
 #[cfg(test)]
@@ -142,8 +157,10 @@ mod tests {
     fn groups_have_hiveds_shape() {
         let mut standing = standing(&[("prod", "vc1", 100), ("oppo", "vc1", -1)]);
         let picture = standing.picture(now()).expect("valid").expect("one in force");
-        let show =
-            |picture: &Picture, name: &str| shown(picture, &picture.cells.group(name).expect("it runs"));
+        let show = |picture: &Picture, name: &str| {
+            let found = all_shown(picture).into_iter().find(|group| group["metadata"]["name"] == name);
+            found.expect("it runs")
+        };
         let promised = show(&picture, "default/prod");
         assert_eq!(
             promised,

@@ -14,13 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{caller::Caller, error::RestError, query::Query, state::Shared};
-use crate::jobs::{self, Item, JobError, Offers, Run, Who};
+use crate::jobs::{self, Item, JobError, Offers, Run, TAG_MAX, TAGS_MAX, Who};
 
 type Answer = Result<Json<Value>, RestError>;
-
-/// Most tags of one job, and the longest of them in characters.
-const TAGS: usize = 64;
-const TAG: usize = 128;
 
 /// Jobs of all namespaces; of the portal's own for a caller who may not see all.
 async fn all(caller: &Caller, namespace: &str) -> Result<Vec<Item>, JobError> {
@@ -185,8 +181,8 @@ pub async fn add_tag(State(portal): Shared, caller: Caller, Path(id): Path<Strin
     let run = newest(&caller, &portal.namespace, &id).await?;
     let mut tags = jobs::item(&run).tags;
     if !tags.contains(&tag) {
-        if tags.len() >= TAGS {
-            let message = format!("job {id}: found {} tags; allowed: at most {TAGS}", tags.len());
+        if tags.len() >= TAGS_MAX {
+            let message = format!("job {id}: found {} tags; allowed: at most {TAGS_MAX}", tags.len());
             return Err(RestError::new(400, "InvalidParametersError", message));
         }
         tags.push(tag.clone());
@@ -216,7 +212,7 @@ pub async fn remove_tag(
 
 fn tag(body: &str) -> Result<String, RestError> {
     let tag = value(body, "{\"value\": TAG}")?;
-    let fits = (1..=TAG).contains(&tag.chars().count()) && !tag.contains(',');
+    let fits = (1..=TAG_MAX).contains(&tag.chars().count()) && !tag.contains(',');
     if fits {
         Ok(tag)
     } else {

@@ -1,6 +1,9 @@
 //! Filter, order and page of a list of jobs.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use fleet_pai::state::State;
 
@@ -13,13 +16,13 @@ const LIMIT_MAX: usize = 50_000;
 /// The parameters of `GET /jobs`. An empty list matches everything.
 #[derive(Debug, Default)]
 pub struct Query {
-    users: Vec<String>,
-    clusters: Vec<String>,
+    users: BTreeSet<String>,
+    clusters: BTreeSet<String>,
     states: Vec<State>,
-    classes: Vec<String>,
+    classes: BTreeSet<String>,
     keyword: Option<String>,
-    tags: Vec<String>,
-    no_tags: Vec<String>,
+    tags: BTreeSet<String>,
+    no_tags: BTreeSet<String>,
     pub with_total_count: bool,
     offset: usize,
     limit: usize,
@@ -68,7 +71,7 @@ const FIELDS: [(Field, &str); 10] = [
 impl Query {
     /// Reads the parameters; unknown ones are ignored, as OpenPAI does.
     pub fn read(given: &BTreeMap<String, String>) -> Result<Self, RestError> {
-        let list = |name: &str| -> Vec<String> {
+        let list = |name: &str| -> BTreeSet<String> {
             let words = given.get(name).map(String::as_str).unwrap_or_default().split(',');
             words.map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
@@ -111,25 +114,25 @@ impl Query {
     }
 
     fn wants(&self, item: &Item) -> bool {
-        let any = |list: &[String], text: &str| list.is_empty() || list.iter().any(|one| one == text);
-        let has = |tag: &String| item.tags.contains(tag);
+        let any = |list: &BTreeSet<String>, text: &str| list.is_empty() || list.contains(text);
+        let has_one = |list: &BTreeSet<String>| item.tags.iter().any(|tag| list.contains(tag));
         let said = [&item.username, &item.name, &item.virtual_cluster];
         any(&self.users, &item.username)
             && any(&self.clusters, &item.virtual_cluster)
             && self.has_class(item)
             && (self.states.is_empty() || self.states.contains(&item.state))
             && self.keyword.as_ref().is_none_or(|word| said.iter().any(|text| text.contains(word.as_str())))
-            && (self.tags.is_empty() || self.tags.iter().any(has))
-            && !self.no_tags.iter().any(has)
+            && (self.tags.is_empty() || has_one(&self.tags))
+            && !has_one(&self.no_tags)
     }
 
     /// `default` are the jobs whose files name no class, whatever class they have by that.
     fn has_class(&self, item: &Item) -> bool {
-        let own = |class: &String| match class.as_str() {
-            "default" => item.is_of_default_class,
-            class => !item.is_of_default_class && item.job_priority == class,
-        };
-        self.classes.is_empty() || self.classes.iter().any(own)
+        self.classes.is_empty()
+            || match item.job_priority.as_str() {
+                _ if item.is_of_default_class => self.classes.contains("default"),
+                class => class != "default" && self.classes.contains(class),
+            }
     }
 
     fn compare(&self, a: &Item, b: &Item) -> Ordering {

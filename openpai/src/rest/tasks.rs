@@ -18,6 +18,7 @@ use super::{
 use crate::{
     jobs::{self, Run},
     members,
+    server::is_path_part,
 };
 
 /// Container of a task that runs its commands.
@@ -42,8 +43,8 @@ pub struct Of {
 async fn find(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, Option<Run>), RestError> {
     let found = runs(caller, &portal.namespace, &of.id).await?;
     let Json(mut shown) = attempt_of(&found, &of.id, Some(&of.attempt))?;
-    let Json(latest) = attempt_of(&found, &of.id, None)?;
-    let is_present = shown["jobStatus"]["attemptId"] == latest["jobStatus"]["attemptId"];
+    let is_present =
+        of.attempt.parse().is_ok_and(|attempt: usize| attempt + 1 == jobs::number_of_attempts(&found));
     let present = found.into_iter().next().filter(|_| is_present);
     if let Some(run) = &present {
         jobs::add_tasks(&caller.server, run, &mut shown).await;
@@ -89,6 +90,13 @@ async fn with_log(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, R
     }
 }
 
+/// The name of a task's pod, as a part of a path.
+fn pod_of(run: &Run, task: &str, index: &str) -> Option<String> {
+    let index: u32 = index.parse().ok()?;
+    let pod = format!("{}-{task}-{index}", run.name());
+    (is_path_part(&pod) && is_path_part(run.namespace())).then_some(pod)
+}
+
 /// `GET .../attempts/{k}/logs`: where the logs are. Standard output and errors are one.
 pub async fn logs(
     State(portal): Shared,
@@ -117,11 +125,37 @@ pub async fn log(State(portal): Shared, caller: Caller, Path(of): Path<Of>) -> R
         return Err(none("it runs nowhere".to_owned()));
     };
     let member = members::reach(&caller.server, cluster).await.map_err(|error| none(error.to_string()))?;
-    let pod = format!("{}-{}-{}", run.name(), rule.task, of.index);
+    let pod = pod_of(&run, &rule.task, &of.index).ok_or_else(|| none("its task has no pod".to_owned()))?;
     let path = format!(
         "/api/v1/namespaces/{}/pods/{pod}/log?container={CONTAINER}&tailLines={LINES}",
         run.namespace()
     );
     let text = member.text(&path, LOG_MAX).await.map_err(|error| none(error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_pod_leads_to_no_other_path() {
+        let of = |namespace: &str| {
+            let object = json!({"metadata": {"name": "alice-j", "namespace": namespace,
+                "annotations": {fleet_pai::names::ID_ANNOTATION: "alice~j"}}});
+            Run::of(object, None).expect("a job")
+        };
+        assert_eq!(pod_of(&of("ns"), "train", "3").as_deref(), Some("alice-j-train-3"));
+        for (namespace, task, index) in [
+            ("ns", "0/proxy/x?", "0"),
+            ("ns", "..", "0"),
+            ("ns", "a%2fb", "0"),
+            ("ns", "train", "0/proxy"),
+            ("ns", "train", "-1"),
+            ("ns", "train", ""),
+            ("a/../b", "train", "0"),
+        ] {
+            assert_eq!(pod_of(&of(namespace), task, index), None, "{namespace} {task} {index}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use super::{
     error::RestError,
     state::{Portal, Shared},
 };
-use crate::users::{Account, NewUser, UserChange, UserError, Users, accounts, grants};
+use crate::users::{Account, NewUser, UserChange, UserError, Users, accounts, grants::Granted};
 
 type Answer = Result<Response, RestError>;
 
@@ -45,12 +45,12 @@ fn done(status: StatusCode, message: &str) -> Answer {
     Ok((status, Json(json!({"message": message}))).into_response())
 }
 
-fn shown(account: &Account, rules: &grants::Rules) -> Value {
+fn shown(account: &Account, granted: &Granted<'_>) -> Value {
     json!({
         "username": account.name,
         "email": account.email,
         "admin": account.is_admin,
-        "virtualCluster": grants::of(rules, &account.name),
+        "virtualCluster": granted.to(&account.name),
         "grouplist": [],
         "extension": {},
     })
@@ -88,7 +88,8 @@ pub async fn list(State(portal): Shared, caller: Caller) -> Result<Json<Value>, 
     let users = kept(&portal)?;
     let all = accounts::all(&caller.server).await?;
     let rules = users.rules().await?;
-    Ok(Json(all.iter().map(|account| shown(account, &rules)).collect()))
+    let granted = Granted::of(&rules);
+    Ok(Json(all.iter().map(|account| shown(account, &granted)).collect()))
 }
 
 /// `GET /users/{user}`: any user for an administrator, himself for everybody.
@@ -102,7 +103,7 @@ pub async fn detail(
         Some(own) if own == name => users.account(&name).await?,
         _ => accounts::account(&caller.server, &name).await?,
     };
-    Ok(Json(shown(&account, &users.rules().await?)))
+    Ok(Json(shown(&account, &Granted::of(&users.rules().await?))))
 }
 
 /// `DELETE /users/{user}`.

@@ -3,6 +3,8 @@
 //! A virtual cluster without submitters is open to everybody, and stays so: like OpenPAI's `default`, it is granted to
 //! all and taken from nobody.
 
+use std::collections::BTreeSet;
+
 use fleet_api::cells::{AccessRules, read};
 use fleet_cells::OPPORTUNISTIC;
 use kube::ResourceExt;
@@ -48,16 +50,32 @@ pub async fn rules(server: &Server) -> Result<Rules, UserError> {
     })
 }
 
-/// The virtual clusters that take a user's jobs.
-pub fn of(rules: &Rules, user: &str) -> Vec<String> {
-    let (own, all) = (names::subject(user), names::all_users());
-    let is_open = |vc: &&String| {
-        let Some(access) = rules.access.get(*vc) else { return true };
-        let is_meant =
-            access.submitters.as_ref().is_none_or(|list| list.contains(&own) || list.contains(&all));
-        is_meant && (rules.jobs.is_empty() || access.admit(vc, &rules.jobs, OPPORTUNISTIC).is_ok())
-    };
-    rules.virtual_clusters.iter().filter(is_open).cloned().collect()
+/// The virtual clusters that take users' jobs, each with the subjects that it takes; `None`: all.
+pub struct Granted<'r>(Vec<(&'r String, Option<BTreeSet<&'r str>>)>);
+
+impl<'r> Granted<'r> {
+    /// Read once for all users.
+    pub fn of(rules: &'r Rules) -> Self {
+        let all = names::all_users();
+        let takes = |vc: &'r String| {
+            let Some(access) = rules.access.get(vc) else { return Some((vc, None)) };
+            if !rules.jobs.is_empty() && access.admit(vc, &rules.jobs, OPPORTUNISTIC).is_err() {
+                return None;
+            }
+            let named: Option<BTreeSet<&str>> =
+                access.submitters.as_ref().map(|list| list.iter().map(String::as_str).collect());
+            Some((vc, named.filter(|named| !named.contains(all.as_str()))))
+        };
+        Self(rules.virtual_clusters.iter().filter_map(takes).collect())
+    }
+
+    /// Those of one user.
+    pub fn to(&self, user: &str) -> Vec<&'r String> {
+        let own = names::subject(user);
+        let is_open =
+            |named: &Option<BTreeSet<&str>>| named.as_ref().is_none_or(|named| named.contains(own.as_str()));
+        self.0.iter().filter(|(_, named)| is_open(named)).map(|(vc, _)| *vc).collect()
+    }
 }
 
 /// The change that grants a user these virtual clusters and no others; none if there is nothing to change.
@@ -132,8 +150,10 @@ mod tests {
 
     #[test]
     fn a_user_has_what_is_open_and_what_names_him() {
-        assert_eq!(of(&some(), "alice"), ["default", "vc1", "vc2"]);
-        assert_eq!(of(&some(), "alic"), ["default", "vc2"]);
+        let rules = some();
+        let granted = Granted::of(&rules);
+        assert_eq!(granted.to("alice"), ["default", "vc1", "vc2"]);
+        assert_eq!(granted.to("alic"), ["default", "vc2"]);
     }
 
     #[test]

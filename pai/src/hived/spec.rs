@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Protocol, TaskRole};
+use crate::{Code, Problem, Protocol, Refusal, TaskRole, render::MADE_MAX};
 
 /// The annotation of a pod template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,13 +108,29 @@ pub struct CellsPerPod {
 }
 
 /// The spec of each role's pods, in the order of roles. `id` is `user~job`.
-pub(super) fn specs(protocol: &Protocol, id: &str, cells: &[i64]) -> Vec<PodSpec> {
+///
+/// # Errors
+/// They are larger than [`MADE_MAX`] together: each role's has the names of all roles of its group.
+pub(super) fn specs(protocol: &Protocol, id: &str, cells: &[i64]) -> Result<Vec<PodSpec>, Refusal> {
     let roles: Vec<(&TaskRole, i64)> = protocol.task_roles.iter().zip(cells.iter().copied()).collect();
-    if protocol.extras.hived.is_v2 {
-        return roles.iter().map(|role| PodSpec::V2(second(protocol, id, &roles, *role))).collect();
-    }
     let groups = groups(protocol, id, &roles);
-    roles.iter().map(|role| PodSpec::V1(first(protocol, &groups, *role))).collect()
+    let mut specs = Vec::new();
+    let mut bytes: usize = 0;
+    for role in &roles {
+        let spec = match protocol.extras.hived.is_v2 {
+            true => PodSpec::V2(second(protocol, id, &roles, *role)),
+            false => PodSpec::V1(first(protocol, &groups, *role)),
+        };
+        bytes = bytes.saturating_add(spec.text().len());
+        if bytes > MADE_MAX {
+            let found = format!("scheduling specs of more than {} KiB", MADE_MAX / 1024);
+            let allowed = "fewer or shorter names of task roles and groups: each task role's spec has those of its group";
+            let problem = Problem::new("extras.hivedScheduler", found, allowed);
+            return Err(Refusal::one(Code::InvalidProtocol, problem));
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
 }
 
 /// Roles that name groups are in those; every other task is alone. If no role does, all tasks of a gang are in one

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::Submission;
-use crate::{Protocol, TaskRole, names};
+use crate::{Code, Problem, Protocol, Refusal, TaskRole, names, render::MADE_MAX};
 
 /// First port that is given to a label.
 const FIRST_PORT: i64 = 20_000;
@@ -14,56 +14,61 @@ const FIRST_PORT: i64 = 20_000;
 /// of the job.
 const ADDRESSED: i64 = 256;
 
+/// Bytes of a variable in an object besides its name and its value.
+const AROUND: usize = r#"{"name":"","value":""},"#.len();
+
 /// The part that is the same in all roles.
 pub(super) struct Shared {
     env: Vec<(String, String)>,
 }
 
-impl Shared {
-    pub fn of(protocol: &Protocol, submission: &Submission<'_>, notices: &mut Vec<String>) -> Self {
-        let id = names::id(submission.user, &protocol.name);
-        let roles: Vec<&str> = protocol.task_roles.iter().map(|role| role.name.as_str()).collect();
-        let (list, count, tasks) = (roles.join(","), roles.len().to_string(), protocol.tasks().to_string());
-        let mut env: Vec<(String, String)> = [
-            ("PAI_JOB_NAME", id.as_str()),
-            ("PAI_FRAMEWORK_NAME", &id),
-            ("PAI_USER_NAME", submission.user),
-            ("PAI_USERNAME", submission.user),
-            ("PAI_VIRTUAL_CLUSTER", &protocol.virtual_cluster),
-            ("PAI_DEFAULT_FS_URI", ""),
-            ("PAI_TASK_ROLE_COUNT", &count),
-            ("PAI_TASK_ROLE_LIST", &list),
-            ("PAI_TASK_ROLES_NUM", &count),
-            ("PAI_JOB_TASK_ROLE_COUNT", &count),
-            ("PAI_JOB_TASK_ROLE_LIST", &list),
-            ("PAI_TASKS_NUM", &tasks),
-            ("PAI_JOB_TASK_COUNT", &tasks),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        for role in &protocol.task_roles {
-            let wanted = &role.resources;
-            let asked = format!("{},{},{},{}", wanted.gpu, wanted.cpu, wanted.memory_mb, role.shm_mb);
-            let completion = &role.completion;
-            for (name, value) in [
-                ("PAI_TASK_ROLE_TASK_COUNT", role.instances.to_string()),
-                ("PAI_RESOURCE", asked),
-                ("PAI_MIN_FAILED_TASK_COUNT", completion.min_failed.to_string()),
-                ("PAI_MIN_SUCCEEDED_TASK_COUNT", completion.min_succeeded.to_string()),
-            ] {
-                env.push((format!("{name}_{}", role.name), value));
+/// Variables in the making.
+struct Variables {
+    env: Vec<(String, String)>,
+    /// Bytes that they may still get.
+    left: usize,
+}
+
+impl Variables {
+    /// Whether there was room for one more; without room, there is none for any further one.
+    fn push(&mut self, name: String, value: String) -> bool {
+        match self.left.checked_sub(name.len() + value.len() + AROUND) {
+            Some(left) => {
+                self.left = left;
+                self.env.push((name, value));
+                true
+            }
+            None => {
+                self.left = 0;
+                false
             }
         }
-        if protocol.tasks() <= ADDRESSED {
-            let job = names::object_of_run(&names::object(submission.user, &protocol.name), submission.run);
-            addresses(protocol, &job, &mut env);
-        } else {
-            notices.push(format!(
-                "PAI_HOST_IP_* and PAI_PORT_LIST_* are left out: the job has {tasks} tasks, and they are given up to \
-                 {ADDRESSED}"
-            ));
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// They are larger than [`MADE_MAX`] in all roles together: each role has those of all.
+    pub fn of(
+        protocol: &Protocol,
+        submission: &Submission<'_>,
+        notices: &mut Vec<String>,
+    ) -> Result<Self, Refusal> {
+        let roles = protocol.task_roles.len();
+        let mut found = Variables { env: Vec::new(), left: MADE_MAX / roles.max(1) };
+        if add_all(protocol, submission, notices, &mut found) {
+            return Ok(Self { env: found.env });
         }
-        Self { env }
+        let found = format!(
+            "variables of more than {} KiB in each of {roles} task roles",
+            MADE_MAX / roles.max(1) / 1024
+        );
+        let allowed = format!(
+            "at most {} KiB in all: fewer task roles, tasks and labels of ports, or shorter names; each task role has the \
+             variables of all",
+            MADE_MAX / 1024
+        );
+        Err(Refusal::one(Code::InvalidProtocol, Problem::new("taskRoles", found, allowed)))
     }
 
     /// The environment of a role's tasks.
@@ -93,10 +98,60 @@ impl Shared {
     }
 }
 
-/// The address of each task.
-fn addresses(protocol: &Protocol, job: &str, env: &mut Vec<(String, String)>) {
+/// Whether there was room for all.
+fn add_all(
+    protocol: &Protocol,
+    submission: &Submission<'_>,
+    notices: &mut Vec<String>,
+    env: &mut Variables,
+) -> bool {
+    let id = names::id(submission.user, &protocol.name);
+    let roles: Vec<&str> = protocol.task_roles.iter().map(|role| role.name.as_str()).collect();
+    let (list, count, tasks) = (roles.join(","), roles.len().to_string(), protocol.tasks().to_string());
+    let of_job = [
+        ("PAI_JOB_NAME", id.as_str()),
+        ("PAI_FRAMEWORK_NAME", &id),
+        ("PAI_USER_NAME", submission.user),
+        ("PAI_USERNAME", submission.user),
+        ("PAI_VIRTUAL_CLUSTER", &protocol.virtual_cluster),
+        ("PAI_DEFAULT_FS_URI", ""),
+        ("PAI_TASK_ROLE_COUNT", &count),
+        ("PAI_TASK_ROLE_LIST", &list),
+        ("PAI_TASK_ROLES_NUM", &count),
+        ("PAI_JOB_TASK_ROLE_COUNT", &count),
+        ("PAI_JOB_TASK_ROLE_LIST", &list),
+        ("PAI_TASKS_NUM", &tasks),
+        ("PAI_JOB_TASK_COUNT", &tasks),
+    ];
+    let mut fits = of_job.into_iter().all(|(name, value)| env.push(name.to_owned(), value.to_owned()));
     for role in &protocol.task_roles {
-        let task = names::task(&role.name);
+        let wanted = &role.resources;
+        let asked = format!("{},{},{},{}", wanted.gpu, wanted.cpu, wanted.memory_mb, role.shm_mb);
+        let completion = &role.completion;
+        let of_role = [
+            ("PAI_TASK_ROLE_TASK_COUNT", role.instances.to_string()),
+            ("PAI_RESOURCE", asked),
+            ("PAI_MIN_FAILED_TASK_COUNT", completion.min_failed.to_string()),
+            ("PAI_MIN_SUCCEEDED_TASK_COUNT", completion.min_succeeded.to_string()),
+        ];
+        fits =
+            fits && of_role.into_iter().all(|(name, value)| env.push(format!("{name}_{}", role.name), value));
+    }
+    if protocol.tasks() > ADDRESSED {
+        notices.push(format!(
+            "PAI_HOST_IP_* and PAI_PORT_LIST_* are left out: the job has {tasks} tasks, and they are given up to \
+             {ADDRESSED}"
+        ));
+        return fits;
+    }
+    let job = names::object_of_run(&names::object(submission.user, &protocol.name), submission.run);
+    fits && addresses(protocol, &job, env)
+}
+
+/// The address of each task; whether there was room for all.
+fn addresses(protocol: &Protocol, job: &str, env: &mut Variables) -> bool {
+    for role in &protocol.task_roles {
+        let (task, ports) = (names::task(&role.name), ports(role));
         for index in 0..role.instances {
             let of = format!("{}_{index}", role.name);
             // A single task has no service; its host is its own.
@@ -104,12 +159,16 @@ fn addresses(protocol: &Protocol, job: &str, env: &mut Vec<(String, String)>) {
                 1 => "localhost".to_owned(),
                 _ => format!("{job}-{task}-{index}.{job}"),
             };
-            env.push((format!("PAI_HOST_IP_{of}"), host));
-            for (label, ports) in ports(role) {
-                env.push((format!("PAI_PORT_LIST_{of}_{label}"), joined(&ports)));
+            let fits = env.push(format!("PAI_HOST_IP_{of}"), host)
+                && ports
+                    .iter()
+                    .all(|(label, ports)| env.push(format!("PAI_PORT_LIST_{of}_{label}"), joined(ports)));
+            if !fits {
+                return false;
             }
         }
     }
+    true
 }
 
 fn joined(ports: &[i64]) -> String {

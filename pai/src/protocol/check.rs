@@ -2,16 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PrerequisiteKind, Protocol, TaskRole};
+use super::types::{PrerequisiteKind, Protocol, TASKS_MAX, TaskRole};
 use crate::{Doc, Problem, fields::Sink, problem::TOLD};
 
 pub fn check(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
+    tasks(protocol, doc, sink);
     prerequisites(protocol, sink);
     for role in &protocol.task_roles {
         role_prerequisites(protocol, role, sink);
     }
     deployments(protocol, doc, sink);
     hived(protocol, sink);
+}
+
+fn tasks(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
+    if protocol.tasks() > TASKS_MAX {
+        let (found, line) =
+            (format!("{} tasks", protocol.tasks()), doc.get("taskRoles").map_or(0, |roles| roles.line));
+        let allowed = format!("at most {TASKS_MAX} of all task roles together");
+        sink.push(Problem::new("taskRoles", found, allowed).at(line));
+    }
 }
 
 fn prerequisites(protocol: &Protocol, sink: &mut Sink) {

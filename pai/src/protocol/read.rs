@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{
     extras,
     types::{
-        Completion, Deployment, Prerequisite, PrerequisiteKind, Protocol, RegistryAuth, RoleCommands,
-        TaskResources, TaskRole,
+        Completion, Deployment, Prerequisite, PrerequisiteKind, Protocol, ROLES_MAX, RegistryAuth,
+        RoleCommands, TASKS_MAX, TaskResources, TaskRole,
     },
 };
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
     fields::{Field, Fields, Sink, is_name},
 };
 
-/// Longest name of a job.
-const NAME_MAX: usize = 255;
+/// Longest name of a job, and of its parts.
+pub(crate) const NAME_MAX: usize = 255;
 /// Limits of numbers, so that sums and products do not overflow.
-const INSTANCES_MAX: i64 = 100_000;
+const INSTANCES_MAX: i64 = TASKS_MAX;
 const RETRIES_MAX: i64 = 1_000_000;
 const AMOUNT_MAX: i64 = 1_000_000;
 const MEMORY_MB_MAX: i64 = 1_000_000_000;
@@ -35,7 +35,7 @@ fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-fn in_label(c: char) -> bool {
+pub(crate) fn in_label(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
@@ -212,6 +212,11 @@ fn task_roles(top: &mut Fields<'_>, sink: &mut Sink) -> Vec<TaskRole> {
     let entries = field.entries(sink, ALLOWED);
     if matches!(&field.doc.node, Node::Map(entries) if entries.is_empty()) {
         field.refuse(sink, ALLOWED);
+    }
+    // Each role's tasks get variables of all roles.
+    if entries.len() > ROLES_MAX {
+        sink.push(field.problem(format!("{} task roles", entries.len()), format!("at most {ROLES_MAX}")));
+        return Vec::new();
     }
     entries
         .into_iter()

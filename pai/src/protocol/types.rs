@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::Doc;
 
+/// Most tasks of a job: the pods of one workload that a hub takes.
+pub(crate) const TASKS_MAX: i64 = 100_000;
+/// Most task roles of a job: the tasks that the definition of the Volcano Job allows.
+pub(crate) const ROLES_MAX: usize = 100;
+
 /// A job as its owner describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protocol {

@@ -10,6 +10,8 @@ use super::usual::Usual;
 
 /// Cores of a whole card, in hundredths.
 pub const ALL_CORES: i64 = 100;
+/// Most cards of a node that shares by memory.
+pub const MOST_CARDS: i64 = 1024;
 /// Most steps of a search over several containers.
 const MAX_STEPS: usize = 10_000;
 
@@ -85,8 +87,8 @@ impl Load {
     /// Counts one more part.
     pub fn add(&mut self, part: &Part) {
         self.parts += 1;
-        self.memory += part.memory;
-        self.cores += part.cores;
+        self.memory = self.memory.saturating_add(part.memory);
+        self.cores = self.cores.saturating_add(part.cores);
     }
 }
 
@@ -101,8 +103,9 @@ impl Card {
         let alone = ask.cores >= ALL_CORES;
         let fits = self.sharing == ask.sharing
             && (self.slots == 0 || load.parts < self.slots)
-            && self.memory - load.memory >= memory
-            && ALL_CORES - load.cores >= ask.cores
+            && memory >= 0
+            && self.memory.saturating_sub(load.memory) >= memory
+            && ALL_CORES.saturating_sub(load.cores) >= ask.cores
             && !(alone && load.parts > 0)
             // A card in exclusive use takes no other container, whatever it requests.
             && load.cores < ALL_CORES;
@@ -112,6 +115,19 @@ impl Card {
 
 /// Use of the cards of a node, by their ids.
 pub type Loads = BTreeMap<Arc<str>, Load>;
+
+/// Counts what a pod with these requests uses of the node's cards. Its parts may be what annotations say: they name the cards, but how
+/// much counts is what the pod requests, and only on a card that could hold that.
+pub fn count_parts(loads: &mut Loads, cards: &[Card], asks: &[Ask], parts: &[Part]) {
+    for part in parts {
+        let Some(ask) = asks.get(part.container) else { continue };
+        let is_it = |card: &&Card| card.id == part.card && card.sharing == ask.sharing;
+        let Some(card) = cards.iter().find(is_it) else { continue };
+        let Some(memory) = card.takes(ask, &Load::default()) else { continue };
+        let part = Part { container: part.container, card: card.id.clone(), memory, cores: ask.cores };
+        loads.entry(card.id.clone()).or_default().add(&part);
+    }
+}
 
 /// Cards for all requests of a pod; `None` if there are none.
 pub fn choose(cards: &[Card], loads: &Loads, asks: &[Ask], choice: Choice<'_>) -> Option<Vec<Part>> {
@@ -189,7 +205,7 @@ impl Search<'_> {
     }
 }
 
-/// Cards that a node shares by memory: as many as it reports, with equal memory.
+/// Cards that a node shares by memory: as many as it reports, at most [`MOST_CARDS`], with equal memory.
 pub fn cards_by_memory(memory: i64, number: i64) -> Vec<Card> {
     let card = |at: i64| Card {
         sharing: Sharing::Memory,
@@ -197,5 +213,5 @@ pub fn cards_by_memory(memory: i64, number: i64) -> Vec<Card> {
         memory: memory / number.max(1),
         ..Card::default()
     };
-    (0..number.max(0)).map(card).collect()
+    (0..number.clamp(0, MOST_CARDS)).map(card).collect()
 }

@@ -71,7 +71,7 @@ impl Usual {
 impl Kind {
     /// As one task on cards of this memory.
     fn task(&self, memory: i64) -> DeviceTask {
-        let count = self.asks.iter().map(|ask| ask.cards).sum::<i64>();
+        let count = fleet_resources::sum(self.asks.iter().map(|ask| ask.cards));
         let share = self.asks.iter().map(|ask| share(ask, memory)).max().unwrap_or(0);
         DeviceTask {
             cpu: self.cpu,
@@ -99,6 +99,6 @@ fn free(card: &Card, load: &Load) -> i64 {
     if full || card.memory <= 0 {
         return 0;
     }
-    let memory = (card.memory - load.memory).saturating_mul(WHOLE) / card.memory;
-    memory.min((ALL_CORES - load.cores) * (WHOLE / ALL_CORES)).max(0)
+    let memory = card.memory.saturating_sub(load.memory).saturating_mul(WHOLE) / card.memory;
+    memory.min(ALL_CORES.saturating_sub(load.cores).saturating_mul(WHOLE / ALL_CORES)).max(0)
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::path::{Path, Step};
 use super::problem::Problem;
-use crate::names::{is_reserved, names_a_quota};
+use crate::names::{is_reserved, names_a_quota, names_devices};
 
 /// The parts of `metadata` that are content, not identity.
 const CONTENT: [&str; 2] = ["labels", "annotations"];
@@ -36,8 +36,12 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
     reserved(after, &mut Path::default(), &mut found);
     let changed = found.iter().find(|(path, value)| marks.get(*path) != Some(value));
     match changed.or_else(|| marks.iter().find(|(path, _)| !found.contains_key(*path))) {
-        Some((path, value)) => {
-            let allowed = "no change: labels and annotations under fleet.dev/ and those that name a quota are Fleet's own";
+        Some((path, (name, value))) => {
+            let allowed = if names_devices(name) {
+                "no change: annotations with the devices of a pod are its scheduler's own"
+            } else {
+                "no change: labels and annotations under fleet.dev/ and those that name a quota are Fleet's own"
+            };
             Err(Problem::new(path, value, allowed))
         }
         None => Ok(()),
@@ -48,14 +52,17 @@ fn same(path: &str, before: &Value, after: &Value, allowed: &'static str) -> Res
     if before == after { Ok(()) } else { Err(Problem::new(path, after, allowed)) }
 }
 
-/// Reserved labels and annotations of the object and of every template in it, with their paths.
-fn reserved<'v>(value: &'v Value, path: &mut Path<'v>, found: &mut BTreeMap<String, &'v Value>) {
+/// A name and its value.
+type Mark<'v> = (&'v str, &'v Value);
+
+/// Reserved labels and annotations of the object and of every template in it, by their paths.
+fn reserved<'v>(value: &'v Value, path: &mut Path<'v>, found: &mut BTreeMap<String, Mark<'v>>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 path.push(Step::Field(name));
                 if is_reserved(name) || names_a_quota(name) {
-                    found.insert(path.pointer(), value);
+                    found.insert(path.pointer(), (name, value));
                 }
                 reserved(value, path, found);
                 path.pop();

@@ -14,7 +14,7 @@ use super::{
     session::Session,
     state::{Shared, Web},
 };
-use fleet_openpai::server::{AskError, MEMBER_PATIENCE, Server};
+use fleet_openpai::server::{AskError, MEMBER_PATIENCE, Server, is_path_part};
 use fleet_pages::{
     html::{Frame, frame},
     page::{JobName, log_link},
@@ -47,7 +47,7 @@ pub async fn page(
     let pairs = Pairs::read(uri.query().unwrap_or(""));
     let job = JobName::read(&JobName::new(&namespace, &resource, &name).text());
     let names = [pod.as_str(), pairs.get("container")];
-    let Some(job) = job.filter(|_| !pod.is_empty() && names.iter().all(|name| pods::is_name(name))) else {
+    let Some(job) = job.filter(|_| !pod.is_empty() && names.iter().all(|name| is_path_part(name))) else {
         return (StatusCode::NOT_FOUND, "There is no such log.\n").into_response();
     };
     let wanted = Wanted {
@@ -233,8 +233,8 @@ mod tests {
     #[test]
     fn a_pod_in_a_path_is_a_name() {
         for odd in ["a/b", "..", "a..b", "A", "a?b", "a b", "%2e", &"x".repeat(254)] {
-            assert!(!pods::is_name(odd), "{odd}");
+            assert!(!is_path_part(odd), "{odd}");
         }
-        assert!(pods::is_name("train-worker-0") && pods::is_name("a.b"));
+        assert!(is_path_part("train-worker-0") && is_path_part("a.b"));
     }
 }

@@ -14,7 +14,7 @@ use super::{
     members::{self, What},
     state::Web,
 };
-use fleet_openpai::server::{AskError, Selectors, Server};
+use fleet_openpai::server::{AskError, Selectors, Server, is_path_part};
 use fleet_pages::{
     page::JobName,
     shown::{JobView, PodRow},
@@ -166,14 +166,8 @@ fn path_between(owner: &Value, namespace: &str) -> Option<String> {
     let (api_version, kind) = BETWEEN
         .into_iter()
         .find(|(api_version, kind)| owner["apiVersion"] == *api_version && owner["kind"] == *kind)?;
-    let name = owner["name"].as_str().filter(|name| is_name(name))?;
+    let name = owner["name"].as_str().filter(|name| is_path_part(name))?;
     Some(format!("{}/{name}", crate::kinds::path(api_version, kind, namespace)))
-}
-
-/// A part of a path of the member's API.
-pub fn is_name(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    text.chars().all(fits) && !text.contains("..") && text.len() <= 253
 }
 
 /// The label with the job's name on its pods; `None` of kinds whose pods have what the object selects.
@@ -193,7 +187,7 @@ fn gpus(spec: &Value) -> i64 {
         Value::String(text) => text.parse().unwrap_or(0),
         other => other.as_i64().unwrap_or(0),
     };
-    containers.map(amount).sum()
+    containers.map(amount).fold(0, i64::saturating_add)
 }
 
 fn pod(object: &Value) -> PodRow {
@@ -233,7 +227,7 @@ fn pod(object: &Value) -> PodRow {
         has_failed,
         gpus: gpus(&object["spec"]),
         gpu_numbers: text(&object["metadata"]["annotations"][ISOLATION_ANNOTATION]),
-        restarts: containers().filter_map(|one| one["restartCount"].as_i64()).sum(),
+        restarts: containers().filter_map(|one| one["restartCount"].as_i64()).fold(0, i64::saturating_add),
         created_s: object["metadata"]["creationTimestamp"]
             .as_str()
             .and_then(|text| text.parse::<Timestamp>().ok())
@@ -299,6 +293,16 @@ mod tests {
         assert_eq!(path_between(&json!({"apiVersion": "v1", "kind": "Node", "name": "n"}), "a"), None);
         let odd = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "../x"});
         assert_eq!(path_between(&odd, "a"), None);
+    }
+
+    #[test]
+    fn no_number_of_a_member_overflows() {
+        let object = json!({
+            "spec": {"containers": [
+                {"resources": {"limits": {GPU: i64::MAX.to_string()}}}, {"resources": {"limits": {GPU: i64::MAX}}}]},
+            "status": {"containerStatuses": [{"restartCount": i64::MAX}, {"restartCount": i64::MAX}]},
+        });
+        assert_eq!((pod(&object).gpus, pod(&object).restarts), (i64::MAX, i64::MAX));
     }
 
     #[test]

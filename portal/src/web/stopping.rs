@@ -32,10 +32,6 @@ pub async fn stop_one(web: &Web, session: &Session, name: &str) -> Result<(), As
 /// The kind of a job that the board has a binding of.
 fn of_known(web: &Web, job: &JobName) -> Option<(String, String)> {
     let known = web.board.known();
-    let found = known.jobs().values().find(|found| {
-        found.namespace() == job.namespace
-            && found.name() == job.name
-            && found.binding.resource == job.resource
-    })?;
-    Some((found.binding.api_version.clone(), found.binding.kind.clone()))
+    let found = &kinds::named(&known, job)?.binding;
+    Some((found.api_version.clone(), found.kind.clone()))
 }

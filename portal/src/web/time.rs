@@ -208,13 +208,7 @@ fn view(known: &Known, sight: &Sight, user: &str, page: &Page, now_s: i64) -> Vi
 }
 
 fn job(known: &Known, sight: &Sight, name: &JobName, now_s: i64) -> View {
-    let from = (name.namespace.clone(), name.name.clone());
-    // A binding is named after its job.
-    let near = known.jobs().range(from..).map(|(_, job)| job);
-    let mut near = near
-        .take_while(|job| job.namespace() == name.namespace && job.id.1.starts_with(&name.name))
-        .filter(|job| sight.jobs.has(job.namespace()));
-    let found = near.find(|job| job.name() == name.name && job.binding.resource == name.resource);
+    let found = crate::kinds::named(known, name).filter(|job| sight.jobs.has(job.namespace()));
     let Some(job) = found else {
         let (namespace, name) = (&name.namespace, &name.name);
         return View::Missing(

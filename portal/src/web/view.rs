@@ -109,11 +109,7 @@ async fn job(
 fn kind_of(web: &Web, sight: &Sight, name: &JobName) -> Option<(String, String)> {
     kinds::of_resource(&name.resource).or_else(|| {
         let known = web.board.known();
-        let from = (name.namespace.clone(), name.name.clone());
-        let near = known.jobs().range(from..).take_while(|(id, _)| id.0 == name.namespace);
-        // A binding is named after its job.
-        let mut near = near.take_while(|(id, _)| id.1.starts_with(&name.name)).map(|(_, job)| &job.binding);
-        let found = near.find(|job| job.resource == name.resource && job.name == name.name)?;
+        let found = &kinds::named(&known, name)?.binding;
         sight.jobs.has(&name.namespace).then(|| (found.api_version.clone(), found.kind.clone()))
     })
 }

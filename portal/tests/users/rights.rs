@@ -88,6 +88,15 @@ async fn a_user_is_kept_to_his_own_jobs_also_past_the_portal() {
         ("another's name", of("alice-x", own.clone(), "bob~x", plain.clone())),
         ("another's label", of("bob-x", json!({"pai.fleet.dev/user": "alice"}), "bob~x", plain.clone())),
         ("no label", of("bob-x", json!({}), "bob~x", plain.clone())),
+        (
+            "another's name in lists",
+            of(
+                "bob-x",
+                json!({"pai.fleet.dev/user": "bob", "fleet.dev/user": "alice"}),
+                "bob~x",
+                plain.clone(),
+            ),
+        ),
         ("another's id", of("bob-x", own.clone(), "alice~job-config-6", plain.clone())),
         (
             "another's run",
@@ -180,6 +189,11 @@ async fn a_user_is_kept_to_his_own_jobs_also_past_the_portal() {
     }
     let (status, answer) = hub.raw(&bob, "POST", JOBS, of("bob-x", own, "bob~x", plain)).await;
     assert_eq!(status, 201, "what is his own: {answer}");
+    for (user, expected) in [("bob", 200), ("alice", 403), ("", 403)] {
+        let label = json!({"metadata": {"labels": {"fleet.dev/user": user}}});
+        let (status, answer) = hub.raw(&bob, "PATCH", &format!("{JOBS}/bob-x"), label).await;
+        assert_eq!(status, expected, "in lists as {user:?}: {answer}");
+    }
     assert_eq!(hub.ask("PUT", execute, Some(&alice), &stop).await.0, 202);
     // Who may create Secrets, and read none, runs his job once more with those it has.
     let ended =

@@ -114,8 +114,10 @@ impl State {
             (pod.class, pod.group, pod.role, pod.status, pod.node, pod.order(id))
         };
         let sub_group = self.pod(id).sub_group;
-        let request = self.classes[class as usize].request.clone();
-        let best_effort = request.is_empty();
+        let (request, best_effort) = {
+            let class = self.class(class);
+            (class.request.clone(), class.is_best_effort())
+        };
         if let Some(node) = node {
             self.count_on_node(id, node, &request, status, sign);
         }
@@ -176,7 +178,7 @@ impl State {
             }),
             _ => self.nodes.change(node, request, 1, |cell, n| cell.used += sign * n),
         }
-        let ports = self.classes[self.pod(id).class as usize].extras().map(|extras| extras.ports.clone());
+        let ports = self.class(self.pod(id).class).extras().map(|extras| extras.ports.clone());
         let state = self.nodes.state_mut(node);
         if sign > 0 {
             state.pods.push(id);
@@ -216,7 +218,7 @@ impl State {
             let domain = self.domain_of(node, term);
             self.terms.count_selected(term, domain.as_deref(), sign);
         }
-        for term in self.classes[class as usize].anti_affinity.clone() {
+        for term in self.class(class).anti_affinity.clone() {
             let domain = self.domain_of(node, term);
             self.terms.count_repelling(term, domain.as_deref(), sign);
         }

@@ -9,7 +9,7 @@ use super::{State, add_vector};
 use crate::group::{Group, GroupInput, Phase};
 use crate::ids::{ClassId, GroupId, NodeId, PodId, QueueId, TermId};
 use crate::node::Cell;
-use crate::pod::{Class, Pod, PodInput, PodSpec, PodTerm, Reserved, Status, index_of};
+use crate::pod::{Pod, PodInput, Reserved, index_of};
 
 impl State {
     /// Keeps a node for pods that are placed by name, as cells of virtual clusters are; their capacity counts on.
@@ -24,6 +24,7 @@ impl State {
             .filter(|id| !self.terms.is_empty() && self.nodes.get(*id).labels != node.labels);
         let standing: Vec<PodId> = moved.map_or(Vec::new(), |id| self.nodes.get(id).pods.clone());
         standing.iter().for_each(|pod| self.count_standing(*pod, -1));
+        let positions = self.dimensions.len();
         let changed = self.nodes.put(&mut self.dimensions, node);
         standing.iter().for_each(|pod| self.count_standing(*pod, 1));
         if let Some(id) = changed {
@@ -32,6 +33,7 @@ impl State {
             self.hypernodes.node_changed(&self.nodes, id);
             self.freed();
         }
+        self.complete_requests(positions);
     }
 
     pub fn remove_node(&mut self, name: &str) {
@@ -49,11 +51,13 @@ impl State {
 
     /// Uses capacity for which no pod of this cluster counts; `pods` below zero releases it.
     pub fn reserve(&mut self, node: &str, requests: &Resources, pods: i64) {
+        let positions = self.dimensions.len();
         let request = self.dimensions.request(requests);
         self.nodes.widen(self.dimensions.len());
         let id = self.nodes.intern(node);
         let sign = pods.signum();
         self.nodes.change(id, &request, pods.abs(), |cell: &mut Cell, n| cell.used += sign * n);
+        self.complete_requests(positions);
         if pods < 0 {
             self.freed();
         }
@@ -62,8 +66,7 @@ impl State {
     pub fn put_group(&mut self, input: GroupInput) -> GroupId {
         let queue = self.intern_queue(&input.queue);
         let key = (input.namespace.clone(), input.name.clone());
-        let minimum =
-            input.min_resources.as_ref().map(|resources| self.dimensions.vector(&quota_keys(resources)));
+        let minimum = input.min_resources.as_ref().map(|resources| self.minimum_of(resources));
         self.nodes.widen(self.dimensions.len());
         let known = self.group_ids.get(&key).copied();
         let id = match known {
@@ -184,56 +187,6 @@ impl State {
         self.shares_stale |= self.shares_follow_pods;
     }
 
-    fn intern_class(&mut self, spec: &Arc<PodSpec>) -> ClassId {
-        if let Some(id) = self.class_ids.get(spec) {
-            return *id;
-        }
-        let request = self.dimensions.request(&spec.shape.requests);
-        self.nodes.widen(self.dimensions.len());
-        let mut class = Class {
-            spec: spec.clone(),
-            request,
-            affinity: Vec::new(),
-            anti_affinity: Vec::new(),
-            preferred_pods: Vec::new(),
-            spread: Vec::new(),
-        };
-        if let Some(extras) = spec.extras.clone() {
-            class.affinity = extras.affinity.iter().map(|term| self.intern_term(term)).collect();
-            class.anti_affinity = extras.anti_affinity.iter().map(|term| self.intern_term(term)).collect();
-            let preferred = extras.preferred_pods.iter();
-            class.preferred_pods =
-                preferred.map(|(weight, term)| (*weight, self.intern_term(term))).collect();
-            let spread = extras.spread.iter();
-            class.spread = spread.map(|spread| (spread.clone(), self.intern_term(&spread.term))).collect();
-        }
-        let id = self.classes.len() as ClassId;
-        self.classes.push(class);
-        self.class_ids.insert(spec.clone(), id);
-        id
-    }
-
-    fn intern_term(&mut self, term: &PodTerm) -> TermId {
-        let (id, new) = self.terms.intern(term);
-        if new {
-            // Pods that were added before the term was known.
-            for pod in 0..self.pods.len() as PodId {
-                let Some(known) = self.find_pod(pod) else { continue };
-                if self.terms.selects(id, &known.namespace, &known.labels) {
-                    let domain = known.node.and_then(|node| self.domain_of(node, id));
-                    if known.node.is_some()
-                        && (known.status.uses_node() || known.status == Status::Pipelined)
-                        && known.status != Status::Releasing
-                    {
-                        self.terms.count_selected(id, domain.as_deref(), 1);
-                    }
-                    self.pod_mut(pod).matches.push(id);
-                }
-            }
-        }
-        id
-    }
-
     pub(super) fn domain_of(&self, node: NodeId, term: TermId) -> Option<String> {
         self.nodes.get(node).labels.get(self.terms.key(term)).cloned()
     }
@@ -241,6 +194,7 @@ impl State {
     /// Adds a pod. Its group must exist.
     pub fn add_pod(&mut self, input: PodInput) -> PodId {
         let class = self.intern_class(&input.spec);
+        self.count_of_class(class, 1);
         let role = self.group_mut(input.group).role_index(&input.role);
         let sub_group = self.group_mut(input.group).sub_group_of(&input.labels);
         let matches = if self.terms.is_empty() {
@@ -334,6 +288,7 @@ impl State {
         }
         let Some(pod) = self.pods[id as usize].take() else { return };
         self.count_cards(pod.class, -1);
+        self.count_of_class(pod.class, -1);
         self.group_mut(pod.group).pods.remove(&id);
         self.mark(pod.group);
         self.free_pods.push(id);
@@ -342,20 +297,4 @@ impl State {
         }
         self.shares_stale |= self.shares_follow_pods;
     }
-}
-
-/// The keys of a resource quota as resources: `requests.cpu` is cpu; limits and counts are ignored.
-fn quota_keys(resources: &Resources) -> Resources {
-    let mut found = Resources::new();
-    for (name, amount) in resources.iter() {
-        let text = name.as_str();
-        if text.starts_with("limits.") || text.starts_with("count/") {
-            continue;
-        }
-        let name = text.strip_prefix("requests.").unwrap_or(text);
-        if found.get(name) < amount {
-            found.set(name, amount);
-        }
-    }
-    found
 }

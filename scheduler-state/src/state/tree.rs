@@ -4,18 +4,45 @@ use super::{State, add_vector};
 use crate::ids::{GroupId, QueueId};
 use crate::queue::{Queue, QueueInput, ROOT_QUEUE};
 
+/// Number of queues at which those that nobody needs any more are given back.
+const QUEUES_SWEPT_AT: usize = 1024;
+
 impl State {
     /// The number of the queue with that name, known or not.
     pub fn intern_queue(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.find_queue(name) {
             return id;
         }
-        let id = self.queues.len() as QueueId;
+        self.sweep_queues();
+        let id = self.free_queues.pop().unwrap_or_else(|| {
+            self.queues.push(Queue::default());
+            self.queues.len() as QueueId - 1
+        });
         let input = QueueInput::named(name);
         self.queue_ids.insert(input.name.clone(), id);
         self.fair.restructure = true;
-        self.queues.push(Queue { input, ..Queue::default() });
+        self.shares_stale = true;
+        let queue = &mut self.queues[id as usize];
+        // It may still be listed as changed.
+        *queue = Queue { input, changed: queue.changed, ..Queue::default() };
         id
+    }
+
+    /// Gives back numbers of queues that are no objects and have no groups: pods name what they like as their queue.
+    fn sweep_queues(&mut self) {
+        if self.queue_ids.len() < QUEUES_SWEPT_AT.max(self.queues_left * 2) {
+            return;
+        }
+        let queues = &self.queues;
+        let is_used = |id: QueueId| {
+            let queue = &queues[id as usize];
+            let in_tree = queue.parent.is_some() || !queue.children.is_empty() || queue.problem.is_some();
+            queue.known || in_tree || !queue.groups.is_empty()
+        };
+        let gone: Vec<QueueId> = self.queue_ids.values().copied().filter(|id| !is_used(*id)).collect();
+        self.queue_ids.retain(|_, id| is_used(*id));
+        self.free_queues.extend(gone);
+        self.queues_left = self.queue_ids.len();
     }
 
     pub fn put_queue(&mut self, input: QueueInput) {
@@ -23,10 +50,12 @@ impl State {
         if self.queues[id as usize].known && self.queues[id as usize].input == input {
             return;
         }
+        let positions = self.dimensions.len();
         for resources in [&input.capability, &input.deserved, &input.guarantee] {
             self.dimensions.vector(resources);
         }
         self.nodes.widen(self.dimensions.len());
+        self.complete_requests(positions);
         self.queues[id as usize].input = input;
         self.queues[id as usize].known = true;
         self.queue_changed(id);

@@ -61,6 +61,12 @@ impl Cluster {
         let overcommit = On::at(&self.policy.plugins.overcommit, Hook::JobEnqueued);
         let room = overcommit.map(|overcommit| self.room_to_promise(overcommit.factor));
         let mut budget = EnqueueBudget { now, room, promised: Promised::new(), refused: BTreeMap::new() };
+        // Others would get what these were promised.
+        for group in self.outside_with_places(&queues) {
+            if self.enter(group, &mut budget).is_ok() {
+                self.admit(group, &mut budget);
+            }
+        }
         let mut next: BTreeMap<QueueId, (JobKey, GroupId)> = BTreeMap::new();
         while let Some((_, queue)) = queues.pop_first() {
             let pending = &self.queue(queue).pending;
@@ -85,6 +91,14 @@ impl Cluster {
                 queues.insert((self.queue_key(queue), queue));
             }
         }
+    }
+
+    /// Groups that wait although pods of theirs hold places, in the order of queues and groups. Before its restart the
+    /// scheduler had admitted them, and did not write it.
+    fn outside_with_places(&self, queues: &BTreeSet<(QueueKey, QueueId)>) -> Vec<GroupId> {
+        let waiting =
+            queues.iter().flat_map(|(_, id)| self.queue(*id).pending.iter().map(|(_, group)| *group));
+        waiting.filter(|id| self.group(*id).allocated.iter().any(|amount| *amount > 0)).collect()
     }
 
     /// Whether the group may be admitted now, or why not.

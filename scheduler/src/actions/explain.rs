@@ -12,6 +12,9 @@ use crate::cluster::Cluster;
 use crate::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::misfit::{Misfit, sentence};
 
+/// Resources of which a sentence has the amounts.
+const MOST_AMOUNTS: usize = 16;
+
 impl Cluster {
     pub(crate) fn explain(&self, id: GroupId, stopped: &Stopped) -> Arc<str> {
         match stopped {
@@ -63,6 +66,7 @@ impl Cluster {
             .flat_map(|component| component.by_resource())
             .filter(|lack| lack.equal)
             .map(|lack| lack.amounts())
+            .take(MOST_AMOUNTS)
             .collect();
         let refusal = Refusal { components };
         match unavailable {

@@ -5,7 +5,7 @@
 
 use super::rules::Rules;
 use crate::amounts::CPU;
-use crate::devices::{ALL_CORES, Ask, Choice, Loads, Part, Sharing, WHOLE, choose};
+use crate::devices::{ALL_CORES, Ask, Choice, Loads, Part, Sharing, WHOLE, choose, count_parts};
 use crate::ids::{NodeId, PodId};
 use crate::misfit::{Fit, Misfit};
 use crate::pod::{Class, Reserved, Status};
@@ -165,21 +165,21 @@ fn fullness(state: &State, node: NodeId, parts: &[Part], loads: &Loads) -> i64 {
     let (mut used, mut whole) = (0_i64, 0_i64);
     for part in parts {
         let card = state.nodes.get(node).cards.iter().find(|card| card.id == part.card);
-        whole += card.map_or(0, |card| card.memory);
-        used += part.memory + loads.get(&part.card).map_or(0, |load| load.memory);
+        whole = whole.saturating_add(card.map_or(0, |card| card.memory));
+        let before = loads.get(&part.card).map_or(0, |load| load.memory);
+        used = used.saturating_add(part.memory).saturating_add(before);
     }
     if whole > 0 { (i128::from(used) * i128::from(FULL) / i128::from(whole)) as i64 } else { 0 }
 }
 
 fn loads(state: &State, node: NodeId, fit: Fit) -> Loads {
-    let mut loads = Loads::new();
+    let (mut loads, cards) = (Loads::new(), &state.nodes.get(node).cards);
     for pod in state.nodes.get(node).pods.iter().map(|pod| state.pod(*pod)) {
         if fit == Fit::Future && pod.status == Status::Releasing {
             continue;
         }
-        for part in &pod.reserved.parts {
-            loads.entry(part.card.clone()).or_default().add(part);
-        }
+        let asks = state.class(pod.class).extras().map_or(&[][..], |extras| &extras.devices);
+        count_parts(&mut loads, cards, asks, &pod.reserved.parts);
     }
     loads
 }

@@ -256,3 +256,37 @@ fn binpack_scores() {
     check(3, "q3 g c2m10g2", [0, 5312, 0]);
     check(4, "q4 g c3m4r3", [0, 0, 0]);
 }
+
+#[test]
+fn a_pod_with_more_resources_than_are_counted_waits_and_says_so() {
+    let mut bed = Bed::new(&Config::default()).nodes(&["n1 c8"]);
+    bed.group("g default min=1");
+    let named = (0..30_000).map(|i| (format!("example.com/r{i}"), 1)).chain([("cpu".to_owned(), 1000)]);
+    let shape = fleet_placement::PodShape { requests: named.collect(), ..Default::default() };
+    let spec = std::sync::Arc::new(PodSpec { shape, extras: None });
+    let group = bed.cluster.find_group("default", "g").unwrap();
+    let input =
+        PodInput { namespace: "default".into(), name: "a-a-0".into(), group, spec, ..PodInput::default() };
+    let id = bed.cluster.add_pod(input);
+    bed.pods.insert("a-a-0".to_owned(), id);
+    bed.cycle_at(0);
+    assert!(bed.bound.is_empty());
+    let why = bed.why("g");
+    assert!(why.contains("offered not all of the pod's many resources") && why.len() < 1000, "{why}");
+}
+
+/// Classes one after the other, each with a pod that is placed: none finds the best nodes of one whose number it has.
+#[test]
+fn a_class_with_the_number_of_another_one_finds_its_own_nodes() {
+    let mut bed = Bed::new(&Config::default()).nodes(&["n1 c8 big=no", "n2 c8 big=yes"]);
+    bed.group("g default min=0");
+    for i in 0..3000 {
+        let (node, big) = if i % 2 == 0 { ("n1", "no") } else { ("n2", "yes") };
+        bed.pod(&format!("a-a-{i} g c{}.{:03} select:big={big}", 1 + i / 1000, i % 1000));
+        bed.cycle_at(i64::from(i));
+        let name = format!("a-a-{i}");
+        assert_eq!(bed.bound.get(&name).map(String::as_str), Some(node), "{i}");
+        bed.end(&name);
+    }
+    assert!(bed.cluster.class_slots() <= 1024);
+}

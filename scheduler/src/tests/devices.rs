@@ -128,6 +128,35 @@ fn binpack_fills_a_card_and_spread_begins_another() {
     }
 }
 
+/// Annotations of a bound pod are its owner's text.
+#[test]
+fn a_pod_uses_no_more_of_cards_than_it_asks_for_whatever_its_parts_say() {
+    let binpack = ("deviceshare.SchedulePolicy", "binpack");
+    let mut bed = Bed::new(&config(&[SHARED, VIRTUAL, binpack])).nodes(&["n1 c8"]);
+    let mut both = cards(Sharing::Memory, &[16, 16], 0);
+    both.push(Card { sharing: Sharing::Virtual, id: "v".into(), kind: "T".into(), memory: 100, slots: 4 });
+    bed.cluster.set_cards("n1", both);
+    bed.group("g default min=0");
+    pod(&mut bed, "a-a-0 g c1 on=n1", &[memory(1)]);
+    let part = |container, card: &str, memory, cores| Part { container, card: card.into(), memory, cores };
+    let told = |bed: &mut Bed, parts: Vec<Part>| bed.cluster.set_parts(bed.pods["a-a-0"], parts);
+    // Exclusive use, a part of a card of the other kind, cards that do not exist, more containers than ask.
+    let whole = part(0, "card-0", 16, ALL_CORES);
+    told(&mut bed, vec![whole, part(0, "v", 100, ALL_CORES), part(0, "x", 1, 0), part(1, "card-1", 16, 0)]);
+    pod(&mut bed, "b-a-0 g c1", &[memory(15)]);
+    pod(&mut bed, "b-a-1 g c1", &[memory(16)]);
+    pod(&mut bed, "b-a-2 g c1", &[virtual_card(1, 100, 0)]);
+    bed.cycle_at(0);
+    assert_eq!(parts(&bed), "b-a-0>n1:card-0 b-a-1>n1:card-1 b-a-2>n1:v");
+    // Nor does it seem to use less than nothing, or so much that the sum is less than nothing.
+    for memory_told in [-100, i64::MAX] {
+        told(&mut bed, vec![part(0, "card-0", memory_told, 0)]);
+        pod(&mut bed, &format!("c-a-{} g c1", memory_told.signum() + 1), &[memory(1)]);
+        bed.cycle_at(1);
+        assert!(!parts(&bed).contains("c-a"), "{}", parts(&bed));
+    }
+}
+
 #[test]
 fn a_part_is_taken_back_from_whom_has_it() {
     let mut bed = Bed::new(&config(&[SHARED])).nodes(&["n1 c8"]);

@@ -74,6 +74,30 @@ fn a_group_that_holds_some_of_its_places_asks_for_the_rest() {
     }
 }
 
+/// A scheduler that was killed after its bindings and before it wrote whom it had admitted: nobody else gets in for what
+/// those were promised, although groups without pods go before them otherwise.
+#[test]
+fn groups_with_places_are_inside_before_all_that_wait() {
+    for queues in [&["q1 w1"][..], &["p w1 cap=c32", "q1 w1 parent=p", "q2 w9 parent=p"]] {
+        for held in 0..=5 {
+            let mut bed = Bed::new(&Config::default()).nodes(&["n1 c32 pods=99"]).queues(queues);
+            for i in 0..20 {
+                // The first come last in any order of names or times.
+                let queue = if queues.len() > 1 && i >= held { "q2" } else { "q1" };
+                bed.group(&format!("pg{i} {queue} phase=Pending minres=c6 created={}", 20 - i));
+                let place = if i < held { "on=n1" } else { "" };
+                bed.pod(&format!("p-a-{i} pg{i} c1 {place}"));
+            }
+            bed.cycle_at(0);
+            bed.settle();
+            bed.cycle_at(1);
+            let inside: Vec<usize> = (0..20).filter(|i| bed.phase(&format!("pg{i}")) != "Pending").collect();
+            assert_eq!(inside.len(), 5, "{queues:?} {held}: {inside:?}");
+            assert!((0..held).all(|i| inside.contains(&i)), "{queues:?} {held}: {inside:?}");
+        }
+    }
+}
+
 #[test]
 fn admission_by_queue() {
     for (plugin, queues) in [

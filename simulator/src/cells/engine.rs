@@ -233,7 +233,8 @@ impl Engine<'_> {
         self.say(name, LogEvent::Finished { attempts })
     }
 
-    /// Asks about all that waits, highest priority and oldest first, until nothing more changes.
+    /// Asks about all that waits, highest priority and oldest first, until nothing more changes. Who was evicted is back
+    /// in its place in line, so the next is asked about only after those before it.
     fn ask_all(&mut self) -> io::Result<()> {
         loop {
             let mut waiting: Vec<(Reverse<i32>, u64, String)> = self
@@ -243,11 +244,14 @@ impl Engine<'_> {
                 .map(|(name, state)| (Reverse(state.job.request.priority), state.age, name.clone()))
                 .collect();
             waiting.sort();
-            let mut again = false;
+            let mut changed = false;
             for (_, _, name) in waiting {
-                again |= self.ask(&name)?;
+                changed = self.ask(&name)?;
+                if changed {
+                    break;
+                }
             }
-            if !again {
+            if !changed {
                 return Ok(());
             }
         }
@@ -364,11 +368,11 @@ impl Engine<'_> {
         let request = &pod.spec.request;
         let (phase, suggested) = (pod.phase, pod.suggested.as_ref());
         let ask = Ask { now_ms: self.now_ms, phase, suggested, ..Ask::default() };
-        let (group, places) = (request.name().to_string(), &pod.spec.places);
+        let (group, places) = (request.name().to_string(), pod.spec.places.clone().collect::<Vec<usize>>());
         let decision = if places.is_empty() {
             self.cells.schedule_pod(request, &pod.name, pod.spec.cells, &ask)
         } else {
-            self.cells.schedule_pod_at(request, &pod.name, pod.spec.cells, places, &ask)
+            self.cells.schedule_pod_at(request, &pod.name, pod.spec.cells, &places, &ask)
         };
         let event = match decision {
             PodDecision::Bind(place) => {

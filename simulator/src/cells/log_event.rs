@@ -156,10 +156,11 @@ impl Record {
             }
             LogEvent::Rejected { message, .. } => format!("rejected: {message}"),
             LogEvent::Pending { message, .. } => format!("waits: {message}"),
-            LogEvent::Started { nodes, leaf_cells, .. } => {
+            LogEvent::Started { cluster, nodes, leaf_cells, .. } => {
                 let places: Vec<_> =
                     nodes.iter().zip(leaf_cells).map(|(node, leaves)| format!("{node} {leaves:?}")).collect();
-                format!("runs on {}", places.join(", "))
+                let member = if cluster.is_empty() { String::new() } else { format!(" in {cluster}") };
+                format!("runs{member} on {}", places.join(", "))
             }
             LogEvent::Bound { node, leaf_cells, .. } => format!("is bound to {node} {leaf_cells:?}"),
             LogEvent::Preempting { victims } => format!("waits for its victims: {}", victims.join(", ")),

@@ -106,3 +106,65 @@ fn an_attempt_is_found_by_the_number_that_its_job_gives() {
         .collect();
     assert_eq!(listed, [(json!(1), json!(true), Value::Null), (json!(0), json!(false), json!(-101))]);
 }
+
+#[test]
+fn no_number_of_an_annotation_makes_tasks_that_no_job_has() {
+    let with = |instances: i64, task: &str| {
+        let mut run =
+            run(json!({"state": {"phase": "Running"}}), json!({"spec": {"clusters": [{"name": "east"}]}}));
+        let rules = json!({"roles": [{"role": "a", "task": task, "instances": instances, "minFailed": 1,
+            "minSucceeded": 1, "taskRetry": {"fancy": true, "max": 0}}], "jobRetry": {"fancy": true, "max": 0}});
+        run.object["metadata"]["annotations"][names::RULES_ANNOTATION] = json!(rules.to_string());
+        run
+    };
+    let known = with(3, "a");
+    assert_eq!(tasks_of_counts(&known)["a"]["taskStatuses"].as_array().map(Vec::len), Some(3));
+    for (instances, task) in [(10_000_000_000, "a"), (i64::MAX, "a"), (-1, "a"), (1, "0/proxy/x?")] {
+        let run = with(instances, task);
+        assert!(run.rules().is_none(), "{instances} {task}");
+        assert!(tasks_of_counts(&run).is_empty() && tasks_of_pods(&run, &[]).is_empty());
+        assert_eq!(item(&run).total_task_number, 0);
+        let shown = of_attempt(std::slice::from_ref(&run), None).expect("one attempt");
+        assert_eq!(shown["taskRoles"], json!({}));
+        assert_eq!(task_attempts(&shown, "a", 0), None);
+    }
+}
+
+#[test]
+fn what_all_tasks_have_is_read_once() {
+    const TASKS: i64 = 20_000;
+    let group = format!("alice~j/{}", "x".repeat(1_000));
+    let spec = json!({"affinityGroup": {"name": group}, "comment": "x".repeat(200_000)}).to_string();
+    let lost = json!({"preemptor": "bob", "atMs": 1});
+    let groups: Vec<Value> = (0..TASKS)
+        .map(|i| {
+            let lost = if i == TASKS - 1 { lost.clone() } else { Value::Null };
+            json!({"pods": [{"name": format!("train-{i}"), "node": format!("n{i}"), "leafCells": [i % 8]}],
+                "lazilyPreempted": lost})
+        })
+        .collect();
+    let binding = json!({"spec": {"clusters": [{"name": "east"}], "cells": {"groups": groups}}});
+    let mut run = run(json!({"state": {"phase": "Running"}}), binding);
+    let rules = json!({"roles": [{"role": "train", "task": "train", "instances": TASKS, "minFailed": 1,
+        "minSucceeded": 1, "taskRetry": {"fancy": true, "max": 0}}], "jobRetry": {"fancy": true, "max": 0}});
+    run.object["metadata"]["annotations"][names::RULES_ANNOTATION] = json!(rules.to_string());
+    run.object["spec"]["tasks"] = json!([{"name": "train", "template": {"metadata": {"annotations": {names::HIVED_ANNOTATION: spec}}}}]);
+    let pods: Vec<Value> = (0..TASKS)
+        .rev()
+        .map(|i| json!({"metadata": {"name": format!("alice-j-train-{i}"), "uid": i}, "status": {"phase": "Running"}}))
+        .collect();
+    let began = std::time::Instant::now();
+    for tasks in [tasks_of_counts(&run), tasks_of_pods(&run, &pods)] {
+        let tasks = tasks["train"]["taskStatuses"].as_array().expect("tasks");
+        assert_eq!(tasks.len() as i64, TASKS);
+        let (first, last) = (&tasks[0]["hived"], &tasks[tasks.len() - 1]["hived"]);
+        assert_eq!((&first["lazyPreempted"], &last["lazyPreempted"]), (&json!(false), &json!(true)));
+        assert_eq!(last["lazyPreemptionStatus"]["preemptor"], "bob");
+        // Each task has it.
+        assert_eq!(first["affinityGroupName"].as_str().map(str::len), Some(GROUP_NAME_MAX + 3));
+    }
+    let tasks = tasks_of_pods(&run, &pods);
+    assert_eq!(tasks["train"]["taskStatuses"][17]["containerId"], 17);
+    // Read for each task, the annotation has 12 GB.
+    assert!(began.elapsed().as_secs() < 60);
+}

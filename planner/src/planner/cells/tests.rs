@@ -158,7 +158,7 @@ impl Lab {
         places.collect::<Vec<_>>().join(" ")
     }
 
-    fn runs(&mut self, id: &JobId, ended: BTreeMap<String, Vec<i64>>) {
+    fn runs(&mut self, id: &JobId, ended: BTreeMap<String, BTreeSet<i64>>) {
         let Some(job) = self.jobs.get_mut(short(id)) else { return };
         let mut cells = self.planner.cell_groups(id);
         if let (true, JobPhase::Holds(held)) = (cells.is_empty(), &job.phase) {
@@ -172,7 +172,7 @@ impl Lab {
 
     fn ended(&mut self, name: &str, indices: &[i64]) {
         let id = JobId::new(&format!("default/{name}"));
-        self.runs(&id, BTreeMap::from([("train".to_string(), indices.to_vec())]));
+        self.runs(&id, BTreeMap::from([("train".to_string(), indices.iter().copied().collect())]));
     }
 
     /// The member reports that the pods of preempted groups are gone.
