@@ -37,7 +37,6 @@ mod vc_tasks;
 mod view;
 mod virtual_clusters;
 mod volcano;
-mod volcano_gate;
 mod volcano_hub;
 mod volcano_queues;
 mod volcano_webhook;
