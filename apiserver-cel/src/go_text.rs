@@ -16,23 +16,31 @@ pub fn is_printed(c: char) -> bool {
     behind.escape_debug().eq(behind.chars())
 }
 
+/// How a character is escaped that has an escape of its own.
+pub fn short_escape(c: char) -> Option<&'static str> {
+    Some(match c {
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\u{7}' => "\\a",
+        '\u{8}' => "\\b",
+        '\u{c}' => "\\f",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        '\u{b}' => "\\v",
+        _ => return None,
+    })
+}
+
 /// A text in quotes; what is not printed is escaped.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if is_printed(c) => out.push(c),
-            c => out.push_str(&by_number(c)),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None if is_printed(c) => out.push(c),
+            None => out.push_str(&by_number(c)),
         }
     }
     out.push('"');
@@ -118,12 +126,11 @@ pub fn shown(value: &Value) -> String {
     let text = match value {
         Value::String(text) => {
             let start = text.char_indices().nth(SHOWN).map_or(text.as_str(), |(end, _)| &text[..end]);
-            let quoted = quoted(start);
+            // Escapes alone make no text too long.
             if start.len() == text.len() {
-                return quoted;
+                return quoted(text);
             }
-            // Cut below: the text itself is longer than what is shown.
-            quoted
+            quoted(start)
         }
         Value::Number(n) if n.is_f64() => float(n.as_f64().unwrap_or_default()),
         other => {

@@ -4,73 +4,21 @@
 
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
+pub(crate) use fleet_apiserver_schema::names::{label, label_value, qualified, subdomain};
 use serde_json::Value;
-
-const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
-    and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-
-const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-    must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 const DNS_SEARCH: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 
-const KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-    character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-
-const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
-    start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
-    is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// Longest label of a domain name, and longest part of a label's key, in bytes.
-const LONGEST_LABEL: usize = 63;
 /// Longest domain name, in bytes.
 const LONGEST_NAME: usize = 253;
 
 fn lower(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
-}
-
-fn is_label(text: &str) -> bool {
-    let b = text.as_bytes();
-    b.first().is_some_and(|c| lower(*c))
-        && b.last().is_some_and(|c| lower(*c))
-        && b.iter().all(|c| lower(*c) || *c == b'-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(is_label)
-}
-
-/// What is wrong with a label of a domain name.
-pub(crate) fn label(text: &str) -> Vec<String> {
-    let mut whys = Vec::new();
-    if text.len() > LONGEST_LABEL {
-        whys.push(format!("must be no more than {LONGEST_LABEL} characters"));
-    }
-    if !is_label(text) {
-        whys.push(if is_subdomain(text) { "must not contain dots" } else { DNS_LABEL }.to_string());
-    }
-    whys
-}
-
-/// What is wrong with a domain name.
-pub(crate) fn subdomain(text: &str) -> Vec<String> {
-    let mut whys = Vec::new();
-    if text.len() > LONGEST_NAME {
-        whys.push(format!("must be no more than {LONGEST_NAME} characters"));
-    }
-    if !is_subdomain(text) {
-        whys.push(DNS_SUBDOMAIN.to_string());
-    }
-    whys
 }
 
 /// What is wrong with a domain to search names in, which may have underscores.
@@ -87,60 +35,6 @@ pub(crate) fn search(text: &str) -> Vec<String> {
     }
     if !text.split('.').all(part) {
         whys.push(DNS_SEARCH.to_string());
-    }
-    whys
-}
-
-fn is_key_part(b: &[u8]) -> bool {
-    let edge = |c: &u8| c.is_ascii_alphanumeric();
-    b.first().is_some_and(edge)
-        && b.last().is_some_and(edge)
-        && b.iter().all(|c| edge(c) || matches!(*c, b'-' | b'_' | b'.'))
-}
-
-/// What is wrong with a key as labels have it: an optional prefix and a name.
-pub(crate) fn qualified(text: &str) -> Vec<String> {
-    let mut whys = Vec::new();
-    let mut parts = text.split('/');
-    let (first, second, third) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
-    if third.is_some() {
-        whys.push(format!(
-            "a valid label key {KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ));
-        return whys;
-    }
-    let name = second.unwrap_or(first);
-    if second.is_some() {
-        if first.is_empty() {
-            whys.push("prefix part must be non-empty".to_string());
-        } else {
-            if first.len() > LONGEST_NAME {
-                whys.push(format!("prefix part must be no more than {LONGEST_NAME} bytes"));
-            }
-            if !is_subdomain(first) {
-                whys.push(format!("prefix part {DNS_SUBDOMAIN}"));
-            }
-        }
-    }
-    if name.is_empty() {
-        whys.push("name part must be non-empty".to_string());
-    } else if name.len() > LONGEST_LABEL {
-        whys.push(format!("name part must be no more than {LONGEST_LABEL} bytes"));
-    }
-    if !is_key_part(name.as_bytes()) {
-        whys.push(format!("name part {KEY}"));
-    }
-    whys
-}
-
-/// What is wrong with a value as labels have it.
-pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let mut whys = Vec::new();
-    if text.len() > LONGEST_LABEL {
-        whys.push(format!("must be no more than {LONGEST_LABEL} bytes"));
-    }
-    if !text.is_empty() && !is_key_part(text.as_bytes()) {
-        whys.push(VALUE.to_string());
     }
     whys
 }
@@ -337,21 +231,8 @@ mod tests {
 
     #[test]
     fn each_broken_rule_is_told() {
-        let long = format!("{}.b", "a".repeat(63));
-        assert_eq!(label(&long), ["must be no more than 63 characters", "must not contain dots"]);
-        assert_eq!(label("A_"), [DNS_LABEL]);
-        assert_eq!(subdomain(""), [DNS_SUBDOMAIN]);
-        assert_eq!(subdomain("a.b-c.0"), Vec::<String>::new());
         assert_eq!(search("_a._b_c"), Vec::<String>::new());
         assert_eq!(search("a_."), [DNS_SEARCH]);
-        let name = |why: &str| format!("name part {why}");
-        assert_eq!(qualified(""), [name("must be non-empty"), name(KEY)]);
-        assert_eq!(qualified("/a"), ["prefix part must be non-empty"]);
-        assert_eq!(qualified("a.b/c"), Vec::<String>::new());
-        assert_eq!(qualified("A/-"), [format!("prefix part {DNS_SUBDOMAIN}"), name(KEY)]);
-        assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist of"));
-        assert_eq!(qualified(&"a".repeat(64)), [name("must be no more than 63 bytes")]);
-        assert_eq!(label_value(&"-".repeat(64)), ["must be no more than 63 bytes", VALUE]);
         assert_eq!(config_key("..a"), ["must not start with '..'"]);
         assert_eq!(
             port_name("80--"),

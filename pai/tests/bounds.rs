@@ -1,26 +1,12 @@
 //! What a job file, or whoever writes a job's object, makes large by repeating it.
 
-use fleet_pai::{
-    Protocol, Refusal,
-    completion::Rules,
-    hived::Offer,
-    native::{Submission, native},
-    render,
-};
+use fleet_pai::{Protocol, Refusal, completion::Rules, hived::Offer, native::native, render};
 use serde_json::{Value, json};
 
-use crate::common::{job, protocol};
+use crate::common::{job, protocol, submission};
 
 fn made(protocol: &Protocol) -> Result<usize, Refusal> {
-    let submission = Submission {
-        protocol,
-        user: "alice",
-        namespace: "team-a",
-        run: 1,
-        config: "name: x\n",
-        submitted_ms: 1_700_000_000_000,
-    };
-    native(&submission, &Offer::default()).map(|native| native.job.to_string().len())
+    native(&submission(protocol), &Offer::default()).map(|native| native.job.to_string().len())
 }
 
 /// A job of roles of these names, each with one task.

@@ -5,22 +5,14 @@ use fleet_pai::{
     completion::Rules,
     hived::Offer,
     names,
-    native::{Native, Submission, native, rerun},
+    native::{Native, native, rerun},
 };
 use serde_json::{Value, json};
 
-use crate::common::{lab, protocol, read};
+use crate::common::{lab, protocol, read, submission};
 
 fn objects(protocol: &Protocol) -> Native {
-    let submission = Submission {
-        protocol,
-        user: "alice",
-        namespace: "team-a",
-        run: 1,
-        config: "name: x\n",
-        submitted_ms: 1_700_000_000_000,
-    };
-    native(&submission, &Offer::default()).expect("objects")
+    native(&submission(protocol), &Offer::default()).expect("objects")
 }
 
 fn env(job: &Value, task: usize) -> Vec<(String, String)> {

@@ -320,11 +320,10 @@ const PURE: &[&str] = &[
 ];
 const PURE_MAY_USE: &[&str] = &["schemars", "serde", "serde_json", "thiserror"];
 
-/// What some of them may use besides: those that are told of Kubernetes objects, the objects' types, times as values, and
-/// paths into JSON; the one that draws pages, what writes HTML and addresses. No client is among them.
+/// What some of them may use besides: those that are told of Kubernetes objects, the objects' types and times as values;
+/// the one that draws pages, what writes HTML and addresses. No client is among them.
 const OBJECTS: &[(&str, &[&str])] = &[
     ("fleet-mirror", &["kube-core"]),
-    ("fleet-policies", &["jsonpath-rust"]),
     ("fleet-hub-world", &["jiff", "k8s-openapi", "kube-core"]),
     ("fleet-hub-core", &["jiff", "k8s-openapi", "kube-core"]),
     ("fleet-pages", &["jiff", "maud", "percent-encoding"]),

@@ -2,6 +2,7 @@
 
 use super::outcome::{Failure, Outcome, failed};
 use super::value::Value;
+use crate::go_text::short_escape;
 use regex::Regex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -209,17 +210,9 @@ fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            other => out.push(other),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');

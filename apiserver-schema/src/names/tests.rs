@@ -10,6 +10,11 @@ fn a_name_may_break_several_rules() {
     assert_eq!(of(NameRule::Path, ".."), ["may not be '..'"]);
     assert_eq!(label_1035(&"1".repeat(64)), ["must be no more than 63 characters", LABEL_1035]);
     assert!(of(NameRule::Subdomain, "a-b.c0").is_empty());
+    let long = format!("{}.b", "a".repeat(63));
+    assert_eq!(label(&long), ["must be no more than 63 characters", "must not contain dots"]);
+    assert_eq!(label("A_"), [DNS_LABEL]);
+    assert_eq!(subdomain(""), [DNS_SUBDOMAIN]);
+    assert!(subdomain("a.b-c.0").is_empty());
 }
 
 #[test]
@@ -34,5 +39,9 @@ fn keys_and_values_of_labels() {
     assert_eq!(qualified("A/b"), [format!("prefix part {DNS_SUBDOMAIN}")]);
     assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist of"));
     assert_eq!(label_value(&"-".repeat(64)), ["must be no more than 63 bytes", LABEL_VALUE]);
+    assert_eq!(qualified("/a"), ["prefix part must be non-empty"]);
+    assert_eq!(qualified("A/-"), [format!("prefix part {DNS_SUBDOMAIN}"), key(KEY)]);
+    assert_eq!(qualified(&"a".repeat(64)), [key("must be no more than 63 bytes")]);
+    assert!(qualified("a.b/c").is_empty());
     assert!(label_value("").is_empty() && qualified("example.com/a").is_empty());
 }

@@ -35,9 +35,11 @@ impl Follower {
     /// The response, which ends as a watch does whose time is over.
     pub fn bound(self, response: Response<Body>) -> Response<Body> {
         let ended = async move {
-            tokio::time::sleep(EVERY).await;
-            while self.still_may() {
+            loop {
                 tokio::time::sleep(EVERY).await;
+                if !self.still_may() {
+                    return;
+                }
             }
         };
         response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(ended))))

@@ -1,6 +1,6 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use fleet_pai::{Doc, Protocol, Refusal};
+use fleet_pai::{Doc, Protocol, Refusal, native::Submission};
 use serde_json::Value;
 
 /// A document of YAML.
@@ -22,6 +22,18 @@ pub fn job(change: impl Fn(&mut Value)) -> Doc {
 
 pub fn protocol(change: impl Fn(&mut Value)) -> Protocol {
     Protocol::read(&job(change)).expect("a job")
+}
+
+/// The first run of a job.
+pub fn submission(protocol: &Protocol) -> Submission<'_> {
+    Submission {
+        protocol,
+        user: "alice",
+        namespace: "team-a",
+        run: 1,
+        config: "name: x\n",
+        submitted_ms: 1_700_000_000_000,
+    }
 }
 
 pub const JOB: &str = "
