@@ -35,11 +35,9 @@ impl Follower {
     /// The response, which ends as a watch does whose time is over.
     pub fn bound(self, response: Response<Body>) -> Response<Body> {
         let ended = async move {
-            loop {
+            tokio::time::sleep(EVERY).await;
+            while self.still_may() {
                 tokio::time::sleep(EVERY).await;
-                if !self.still_may() {
-                    return;
-                }
             }
         };
         response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(ended))))
