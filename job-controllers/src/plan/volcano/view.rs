@@ -127,7 +127,7 @@ pub(super) fn annotation<'p>(pod: &'p Pod, name: &str) -> Option<&'p str> {
     pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// The rules of a job that has any; such as no job file makes are none.
+/// The completion rules of an OpenPAI job. `None` without them, and if a value is outside the limits of a job file.
 fn rules_of(job: &Object) -> Option<Rules> {
     Rules::read(job.annotation(names::RULES_ANNOTATION)?)
 }

@@ -195,9 +195,14 @@ fn a_wait_without_a_time_of_the_end_ends_as_well() {
 }
 
 #[test]
-fn rules_that_cannot_be_read_leave_the_policies() {
+fn rules_that_cannot_be_read_or_are_beyond_the_limits_leave_the_policies() {
     let rules = rules(&[("t", 1, 1, 1)], true, 0, 0);
-    let mut broken = case(&rules, "Running", &["j-t-0 Succeeded"]);
-    broken.job.metadata.annotations = Some([(RULES_ANNOTATION.to_owned(), "no JSON".to_owned())].into());
-    assert_eq!(broken.phase(), "Completed");
+    let mut job = case(&rules, "Running", &["j-t-0 Succeeded"]);
+    assert_eq!(job.phase(), "Completing", "by its rules");
+    let mut beyond = rules.clone();
+    beyond["roles"][0]["instances"] = json!(10_000_000_000_i64);
+    for text in ["no JSON".to_owned(), beyond.to_string()] {
+        job.job.metadata.annotations = Some([(RULES_ANNOTATION.to_owned(), text.clone())].into());
+        assert_eq!(job.phase(), "Completed", "{text}");
+    }
 }
