@@ -11,7 +11,7 @@ use crate::{
     request::{self, Asker, Checked, GroupNeed, GroupRequest},
     search::{Filter, Manner, NEWCOMER, Names, Pass, Search, SearchResult, Trial, reprieve},
     state::State,
-    topology::{ChainNo, ClusterNo, GroupNo, Topology},
+    topology::{ChainNo, ClusterNo, GroupNo, SlotNo, Topology},
 };
 
 /// A chain and cluster to search, with the group's needs there.
@@ -212,7 +212,7 @@ pub(crate) fn trials(asker: Asker) -> Vec<Trial> {
 }
 
 /// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound
-/// to other cells if there are any.
+/// to other cells if there are any; other promises are, if so fewer groups are displaced.
 fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: SearchResult) -> SearchResult {
     let displaced: BTreeSet<GroupNo> = found
         .picks
@@ -237,19 +237,35 @@ fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: SearchResult) -> Sea
     for group in &lazy {
         search.downgrade(*group);
     }
-    search.only = Some(found.picks.iter().filter_map(|pick| pick.slot).collect());
-    let mut better = None;
-    for pass in [Pass::Free, Pass::Preempt] {
-        search.pass = pass;
-        let tried = search.mark();
-        if search.run(need) {
-            better = Some(SearchResult::new(search, lazy));
-            break;
-        }
-        search.roll_back(tried);
+    let picked = found.picks.iter().filter_map(|pick| pick.slot).collect();
+    let mut better = among(search, need, &lazy, Some(picked));
+    // What they give back may be what another promise needs, for which fewer groups have to go.
+    let going = better.as_ref().unwrap_or(&found).guaranteed();
+    let going = going.iter().filter(|group| !lazy.contains(group)).count();
+    if going > 0
+        && let Some(other) = among(search, need, &lazy, None).filter(|other| other.guaranteed().len() < going)
+    {
+        better = Some(other);
     }
     search.roll_back(mark);
     better.unwrap_or(found)
+}
+
+/// A search after the downgrade of these groups, among some promises if they are named.
+fn among(
+    search: &mut Search<'_>,
+    need: &GroupNeed,
+    lazy: &[GroupNo],
+    only: Option<BTreeSet<SlotNo>>,
+) -> Option<SearchResult> {
+    search.only = only;
+    [Pass::Free, Pass::Preempt].into_iter().find_map(|pass| {
+        search.pass = pass;
+        let mark = search.mark();
+        let found = search.run(need).then(|| SearchResult::new(search, lazy.to_vec()));
+        search.roll_back(mark);
+        found
+    })
 }
 
 /// Chains and clusters for a group, in the order in which they are tried.

@@ -36,7 +36,8 @@ impl SearchResult {
         holders.filter(|holder| kind(*holder)).map(|holder| holder.group).collect()
     }
 
-    fn guaranteed(&self) -> BTreeSet<GroupNo> {
+    /// Of those, the ones with a guarantee.
+    pub(crate) fn guaranteed(&self) -> BTreeSet<GroupNo> {
         self.displaced(Holder::guaranteed)
     }
 }

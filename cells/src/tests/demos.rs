@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::play::{Play, Pod, pod, read};
+use super::play::{Outcome, Play, Pod, pod, read};
 use crate::{GroupState, Unreported};
 
 pub(super) const PROD: i32 = 100;
@@ -81,7 +81,7 @@ pub(super) fn job(vc: &str, class: i32, name: &str, pods: i64, devices: i64, sku
     pod(vc, class, name, &[(pods, devices)]).of(sku)
 }
 
-/// Pods as groups of their own; how many run, and on which nodes.
+/// Pods as groups of their own, of which those that do not run wait; how many run, and on which nodes.
 fn incremental(
     play: &mut Play,
     vc: &str,
@@ -94,10 +94,13 @@ fn incremental(
     let (mut running, mut nodes) = (0, BTreeSet::new());
     for index in 0..pods {
         let name = format!("{name}/{index}");
-        if let super::play::Outcome::Bind(node, _) = play.ask(&name, &job(vc, class, &name, 1, devices, sku))
-        {
-            running += 1;
-            nodes.insert(node);
+        match play.ask(&name, &job(vc, class, &name, 1, devices, sku)) {
+            Outcome::Bind(node, _) => {
+                running += 1;
+                nodes.insert(node);
+            }
+            Outcome::Wait(_) => {}
+            other => panic!("{name}: {other:?}"),
         }
     }
     (running, nodes)
@@ -131,10 +134,14 @@ fn a_sku_is_kept_to() {
 #[test]
 fn a_waiting_gang_blocks_nobody() {
     let mut play = Play::new(&pools(2));
-    play.waits("g6", &job("vc1", PROD, "g6", 6, 1, "K80"), "6 cells of type K80 asked for, 4 free");
+    for index in 0..6 {
+        let gang = job("vc1", PROD, "g6", 6, 1, "K80");
+        play.waits(&format!("g6/{index}"), &gang, "6 cells of type K80 asked for, 4 free");
+    }
     for index in 0..4 {
         play.bound(&format!("g4/{index}"), &job("vc1", PROD, "g4", 4, 1, "K80"));
     }
+    assert_eq!((play.state("g6"), play.state("g4")), (None, Some(GroupState::Allocated)));
 }
 
 #[test]
@@ -143,13 +150,18 @@ fn opportunistic_pods_spread_over_what_is_idle() {
     let (running, nodes) = incremental(&mut play, "vc1", OPPO, "opp", 6, 1, "K80");
     assert_eq!(running, 6);
     assert!(nodes.len() >= 2, "{nodes:?}");
-    // The owner of the pinned node takes it when it comes, evicting only who is there.
+    // There are 20 devices. With 14 more the idle pinned node of vc2 is in use, too.
+    let (running, others) = incremental(&mut play, "vc1", OPPO, "more", 14, 1, "K80");
+    assert_eq!(running, 14);
+    let all: BTreeSet<&String> = nodes.union(&others).collect();
+    assert_eq!(all.len(), 5, "{all:?}");
+    // Its owner takes it when it comes, evicting only who is there.
     let own = pod("vc2", PROD, "own", &[(1, 4)]).pin("VC2-K80");
     match play.ask("own", &own) {
-        super::play::Outcome::Preempt(victims) => assert!(victims.len() <= 4),
-        super::play::Outcome::Bind(node, _) => assert_eq!(node, "10.151.41.25"),
+        Outcome::Preempt(victims) => assert_eq!(victims.len(), 4, "{victims:?}"),
         other => panic!("{other:?}"),
     }
+    assert_eq!(play.cells.group("own").expect("reserved").placement.pods[0].node, "10.151.41.25");
 }
 
 #[test]
@@ -191,15 +203,20 @@ fn added_cells_change_nothing_for_what_runs() {
     let mut play = Play::new(&without_m60());
     let (running, nodes) = incremental(&mut play, "vc1", PROD, "six", 6, 1, "K80");
     assert_eq!((running, nodes.len()), (4, 1));
+    let places = |play: &Play| {
+        [0, 1, 2, 3].map(|index| play.cells.placement(&format!("six/{index}")).expect("it runs"))
+    };
+    let before = places(&play);
     let difference = play.cells.reconfigure(read(&pools(2)), Unreported::Good, 1).expect("a configuration");
     assert_eq!((difference.groups.len(), difference.cancelled.len()), (0, 0));
     assert_eq!(difference.promises.len(), 1);
     play.audit();
-    let six = play.cells.group("six/0").expect("it runs on");
-    assert_eq!(
-        (six.lazy_preemption_status, six.placement.pods[0].preassigned_cell_type.as_str()),
-        (None, "K80-NODE")
-    );
+    assert_eq!(places(&play), before);
+    for index in 0..4 {
+        let pod = play.cells.group(&format!("six/{index}")).expect("it runs on");
+        assert_eq!((pod.state, pod.lazy_preemption_status), (GroupState::Allocated, None));
+        assert_eq!(pod.placement.pods[0].preassigned_cell_type, "K80-NODE");
+    }
     assert!(
         play.cells.schedule(&job("vc1", PROD, "m", 1, 4, "M60").request, &crate::Ask::default()).is_place()
     );

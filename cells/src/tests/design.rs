@@ -1,7 +1,7 @@
 //! HiveD's design example: the published sequences, with ties asserted as properties.
 
-use super::play::{Outcome, Play, Pod, design, errors, nodes, pod, read};
-use crate::{GroupState, NodeName};
+use super::play::{Play, Pod, design, errors, nodes, pod, read};
+use crate::{CellStatus, GroupState, NodeName};
 
 const X: &str = "VC1-YQW-DGX2";
 const V: &str = "DGX2-V100";
@@ -11,13 +11,130 @@ fn all(count: i32) -> std::ops::Range<i32> {
     0..count
 }
 
+/// A cell and all below it, in the order of the tree.
+fn cells_of(cell: &CellStatus) -> Vec<&CellStatus> {
+    let below = cell.cell_children.iter().flat_map(cells_of);
+    std::iter::once(cell).chain(below).collect()
+}
+
+/// A cell's own part of its address.
+fn own_address(cell: &CellStatus) -> &str {
+    cell.cell_address.rsplit('/').next().unwrap_or_default()
+}
+
+fn nodes_in(cell: &CellStatus) -> Vec<&str> {
+    cells_of(cell).into_iter().filter(|cell| cell.is_node_level).map(own_address).collect()
+}
+
+#[test]
+fn the_design_cluster_has_the_published_cells() {
+    let play = design();
+    let trees = play.cells.physical_cells();
+    let nodes: Vec<(&str, Vec<&str>)> =
+        trees.iter().map(|tree| (tree.cell_type.as_str(), nodes_in(tree))).collect();
+    assert_eq!(
+        nodes,
+        [
+            ("CT1-NODE", vec!["0.0.0.0"]),
+            ("CT1-NODE", vec!["0.0.0.1"]),
+            ("CT1-NODE", vec!["1.0.0.2"]),
+            ("3-DGX1-P100-NODE", vec!["1.0.0.2", "1.0.0.1", "1.0.0.0"]),
+            ("DGX2-V100-NODE", vec!["0.0.1.0"]),
+            ("DGX2-V100-NODE", vec!["0.0.5.0"]),
+            ("3-DGX2-V100-NODE", vec!["0.0.2.0", "0.0.2.1", "0.0.2.2"]),
+            ("4-DGX2-V100-NODE", vec!["0.0.3.0", "0.0.3.1", "0.0.3.2", "0.0.3.3"]),
+            ("4-DGX2-V100-NODE", vec!["0.0.4.0", "0.0.4.1", "0.0.4.2", "0.0.4.3"]),
+            ("2-IB-DGX2-V100-NODE", vec!["0.1.0.0", "0.1.0.1"]),
+        ]
+    );
+    let devices = |tree: usize, node: &str| -> Vec<i32> {
+        let cells = cells_of(&trees[tree]);
+        let node = cells.into_iter().find(|cell| cell.is_node_level && own_address(cell) == node);
+        let leaves = node.map(cells_of).unwrap_or_default().into_iter();
+        let leaves = leaves.filter(|cell| cell.cell_children.is_empty());
+        leaves.map(|leaf| own_address(leaf).parse().expect("the number of a device")).collect()
+    };
+    assert_eq!(devices(0, "0.0.0.0"), [0, 1]);
+    assert_eq!(devices(2, "1.0.0.2"), [8, 9]);
+    assert_eq!(devices(3, "1.0.0.2"), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(devices(3, "1.0.0.1"), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(devices(3, "1.0.0.0"), [1, 3, 4, 7, 0, 2, 6, 5]);
+    for (tree, node) in [(4, "0.0.1.0"), (6, "0.0.2.2"), (8, "0.0.4.3"), (9, "0.1.0.1")] {
+        assert_eq!(devices(tree, node), all(16).collect::<Vec<i32>>(), "{node}");
+    }
+    let pinned = trees.iter().flat_map(cells_of).filter(|cell| !cell.pinned_cell_id.is_empty());
+    let pins: Vec<(&str, &str, Vec<&str>)> = pinned
+        .map(|cell| (cell.pinned_cell_id.as_str(), cell.virtual_cell.as_str(), nodes_in(cell)))
+        .collect();
+    assert_eq!(
+        pins,
+        [
+            // One device, which lies below its node.
+            ("VC1-YQW-CT1", "VC1/7", vec![]),
+            (X, "VC1/8", vec!["0.0.3.0", "0.0.3.1"]),
+            ("VC1-YQW-IB-DGX2", "VC1/9", vec!["0.1.0.0", "0.1.0.1"]),
+        ]
+    );
+}
+
+#[test]
+fn the_design_cluster_makes_the_published_promises() {
+    let play = design();
+    let check = |vc: &str, addresses: &[(usize, &str)], chains: &[(&str, &str, u64)]| {
+        let cells = play.cells.virtual_cells(vc).expect("a VC");
+        let found: Vec<(&str, &str)> =
+            cells.iter().map(|cell| (cell.cell_address.as_str(), cell.cell_type.as_str())).collect();
+        let types = addresses.iter().flat_map(|(number, kind)| std::iter::repeat_n(*kind, *number));
+        let wanted: Vec<(String, &str)> =
+            types.enumerate().map(|(index, kind)| (format!("{vc}/{index}"), kind)).collect();
+        let wanted: Vec<(&str, &str)> =
+            wanted.iter().map(|(address, kind)| (address.as_str(), *kind)).collect();
+        assert_eq!(found, wanted);
+        let status = play.cells.vc_status(vc).expect("a VC");
+        let rows = status.cells.iter();
+        let rows: Vec<(&str, &str, u64)> =
+            rows.map(|row| (row.chain.as_str(), row.cell_type.as_str(), row.guaranteed)).collect();
+        assert_eq!(rows, chains);
+    };
+    let (node, pair) = ("DGX2-V100-NODE", "2-DGX2-V100-NODE");
+    check(
+        "VC1",
+        &[(6, node), (1, pair), (1, "CT1"), (1, pair), (1, "2-IB-DGX2-V100-NODE")],
+        &[
+            ("2-IB-DGX2-V100-NODE", "2-IB-DGX2-V100-NODE", 1),
+            ("3-DGX2-V100-NODE", node, 2),
+            ("4-DGX2-V100-NODE", node, 2),
+            ("4-DGX2-V100-NODE", pair, 2),
+            ("CT1-NODE", "CT1", 1),
+            (node, node, 2),
+        ],
+    );
+    check(
+        "VC2",
+        &[(2, "DGX1-P100-NODE"), (2, "DGX1-P100-CPU-SOCKET"), (1, "CT1-NODE")],
+        &[
+            ("3-DGX1-P100-NODE", "DGX1-P100-CPU-SOCKET", 2),
+            ("3-DGX1-P100-NODE", "DGX1-P100-NODE", 2),
+            ("CT1-NODE", "CT1-NODE", 1),
+        ],
+    );
+}
+
 /// The sequence up to the preemption in the pinned cell; names of pods in order of their binding.
 fn normal_sequence() -> (Play, Vec<&'static str>) {
     let mut play = design();
-    play.binds("pod1", &pod("VC1", 0, "g1", &[(1, 1)]).of(V).lazy(), "0.0.1.0", [0]);
-    play.binds("pod2", &pod("VC1", 1, "g2", &[(1, 1)]).of(V).lazy(), "0.0.1.0", [1]);
-    play.binds("pod3", &pod("VC1", 2, "g3", &[(1, 8)]).of(V).lazy(), "0.0.1.0", 8..16);
-    play.binds("pod4", &pod("VC1", -1, "g4", &[(1, 1)]).of(V).lazy(), "0.0.5.0", [0]);
+    // Either node of the chain of single nodes will do; the rest follows from the choice.
+    let (node, first) = play.bound("pod1", &pod("VC1", 0, "g1", &[(1, 1)]).of(V).lazy());
+    let other = match node.as_str() {
+        "0.0.1.0" => "0.0.5.0",
+        "0.0.5.0" => "0.0.1.0",
+        elsewhere => panic!("{elsewhere} is no single node"),
+    };
+    assert_eq!(first.len(), 1);
+    let (buddy, half) = (first[0] ^ 1, 8 - first[0] / 8 * 8);
+    play.binds("pod2", &pod("VC1", 1, "g2", &[(1, 1)]).of(V).lazy(), &node, [buddy]);
+    play.binds("pod3", &pod("VC1", 2, "g3", &[(1, 8)]).of(V).lazy(), &node, half..half + 8);
+    play.binds("pod4", &pod("VC1", -1, "g4", &[(1, 1)]).of(V).lazy(), other, [0]);
     let g5 = pod("VC1", 1, "g5", &[(2, 16)]).of(V).pin(X).lazy();
     let mut pair = vec![play.bound("pod5", &g5), play.bound("pod6", &g5)];
     pair.sort();
@@ -27,9 +144,15 @@ fn normal_sequence() -> (Play, Vec<&'static str>) {
     let (node8, leaves8) = play.bound("pod8", &pod("VC2", 1, "g9", &[(1, 7), (1, 5)]).lazy());
     let (node9, leaves9) = play.bound("pod9", &pod("VC2", 1, "g9", &[(1, 7), (1, 5)]).lazy().size(5));
     assert_ne!(node8, node9);
-    // The first five in the order of the tree: of the irregular node these are others.
-    let first_five = if node9 == "1.0.0.0" { vec![1, 3, 4, 7, 0] } else { all(5).collect() };
-    assert_eq!((leaves8.len(), leaves9), (7, first_five));
+    // The first ones in the order of the tree: of the irregular node these are others.
+    let in_order = |node: &str| -> Vec<i32> {
+        match node {
+            "1.0.0.0" => vec![1, 3, 4, 7, 0, 2, 6, 5],
+            "1.0.0.1" | "1.0.0.2" => all(8).collect(),
+            other => panic!("{other} is no node of the chain"),
+        }
+    };
+    assert_eq!((&leaves8[..], &leaves9[..]), (&in_order(&node8)[..7], &in_order(&node9)[..5]));
     (play, vec!["pod1", "pod2", "pod3", "pod4", "pod5", "pod6", "pod8", "pod9"])
 }
 
@@ -55,9 +178,12 @@ fn leaves_of_an_irregular_node_come_in_the_order_of_its_tree() {
 #[test]
 fn user_errors_change_nothing() {
     let (mut play, _) = normal_sequence();
-    let before = play.cells.generation();
+    let state = |play: &Play| (play.cells.generation(), play.cells.groups(), play.cells.physical_cells());
+    let before = state(&play);
     play.refused("pod10", &pod("VC2", 1, "g6", &[(1, 1)]).of(V), "of which VC VC2 has none");
-    play.refused("pod11", &pod("VC2", 1, "g8", &[(1, 8)]).of(Q).size(2), "allowed in group g8: 8");
+    for name in ["pod11", "pod12"] {
+        play.refused(name, &pod("VC2", 1, "g8", &[(1, 8)]).of(Q).size(2), "allowed in group g8: 8");
+    }
     play.refused("a", &pod("VC1", -2, "a", &[(1, 1)]), "priority: found -2");
     play.refused("a", &pod("VC1", 1001, "a", &[(1, 1)]), "priority: found 1001");
     play.refused("a", &pod("VC1", 1, "a", &[(0, 1)]), "podNumber: found 0");
@@ -69,13 +195,14 @@ fn user_errors_change_nothing() {
     play.refused("a", &pod("VC1", -1, "a", &[(1, 1)]).pin(X), "opportunistic");
     play.refused("a", &pod("VC1", 1, "a", &[(1, 1)]).of("H100"), "leafCellType: found H100");
     play.refused("pod18", &pod("VC1", 0, "g1", &[(1, 1)]).of(V), "1 pods of 1 leaf cells");
-    assert_eq!(play.cells.generation(), before);
+    assert_eq!(state(&play), before);
 }
 
 #[test]
 fn a_pod_that_was_bound_is_told_of_its_place_again() {
     let (mut play, _) = normal_sequence();
-    play.binds("pod1", &pod("VC1", 0, "g1", &[(1, 1)]).of(V).lazy(), "0.0.1.0", [0]);
+    let place = play.cells.placement("g1").expect("it runs").pods[0].clone();
+    play.binds("pod1", &pod("VC1", 0, "g1", &[(1, 1)]).of(V).lazy(), &place.node, place.leaf_cells);
 }
 
 #[test]
@@ -115,8 +242,12 @@ fn suggested_nodes_are_heeded() {
         &pod27,
         "only possible in pinned cell VC1-YQW-DGX2 of VC VC1 with node 0.0.3.1, which is not",
     );
+    assert_eq!(play.state("g18"), None);
     play.suggested = None;
-    assert!(matches!(play.ask("pod27", &pod27), Outcome::Bind(..)));
+    let (node, leaves) = play.bound("pod27", &pod27);
+    assert!(["0.0.3.0", "0.0.3.1"].contains(&node.as_str()), "{node}");
+    assert_eq!(leaves, all(16).collect::<Vec<i32>>());
+    assert_eq!(play.state("g18"), Some(GroupState::Allocated));
 }
 
 #[test]
@@ -124,10 +255,16 @@ fn reservations_stand_until_they_are_overridden() {
     let whole = |name: &str, priority, pods| pod("VC1", priority, name, &[(pods, 16)]).of(V).pin(X);
     let mut play = design();
     play.binds("pod28", &whole("g19", 1, 2), "0.0.3.0", all(16));
+    let states = |play: &Play| ["g19", "g20", "g21", "g22"].map(|group| play.state(group));
+    let (allocated, being_preempted) = (Some(GroupState::Allocated), Some(GroupState::BeingPreempted));
+    let preempting = Some(GroupState::Preempting);
+    assert_eq!(states(&play), [allocated, None, None, None]);
     play.preempts("pod29", &whole("g20", 2, 1).lazy(), &["pod28"]);
-    assert_eq!(play.state("g19"), Some(GroupState::BeingPreempted));
+    assert_eq!(states(&play), [being_preempted, preempting, None, None]);
     play.waits("pod30", &whole("g21", 1, 1).lazy(), "insufficient capacity");
+    assert_eq!(states(&play), [being_preempted, preempting, None, None]);
     play.preempts("pod31", &whole("g22", 2, 1).lazy(), &["pod28"]);
+    assert_eq!(states(&play), [being_preempted, preempting, None, preempting]);
     let node = |group: &str| play.cells.group(group).expect("reserved").placement.pods[0].node.clone();
     assert_ne!(node("g20"), node("g22"));
     // A higher group overrides both reservations; the victim is the same.
