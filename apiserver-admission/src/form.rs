@@ -39,11 +39,16 @@ pub fn complete(base: &Base, r: &Resource, value: &mut Value) {
 
 /// What identifies an object is not admission's to change.
 pub fn keep_identity(before: &Value, object: &mut Value) {
-    for key in ["apiVersion", "kind"] {
-        tree::put(tree::object(object), key, before.get(key).cloned());
-    }
+    keep_kind(before, object);
     for key in ["name", "namespace", "uid", "resourceVersion"] {
         let kept = tree::at(before, &["metadata", key]).cloned();
         tree::put(tree::meta(object), key, kept);
+    }
+}
+
+/// Nor is the kind of what is done to an object.
+pub fn keep_kind(before: &Value, object: &mut Value) {
+    for key in ["apiVersion", "kind"] {
+        tree::put(tree::object(object), key, before.get(key).cloned());
     }
 }

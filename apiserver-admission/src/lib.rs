@@ -15,10 +15,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub mod access;
+mod actions;
 pub mod budgets;
 pub mod call;
 mod certificates;
 pub mod conversion;
+pub mod devices;
 pub mod form;
 mod frame;
 mod hook;
@@ -135,14 +137,10 @@ pub async fn mutate(
     let gone = new.is_none();
     let object = new.unwrap_or(&mut nothing);
     let by_policies = |call: &Call, object: &mut Value, after: Option<&Ran>| {
-        // Policies change objects of the resource, and what is connected to has none.
-        if gone || operation == Operation::Connect || compiled.mutations.is_empty() {
+        if gone || compiled.mutations.is_empty() {
             return Ok(Ran::default());
         }
         let write = review(call, operation, name, old, None);
-        if write.is_action() {
-            return Ok(Ran::default());
-        }
         mutation::run(&compiled.mutations, &write, object, after)
     };
     let first = by_policies(call, object, None)?;
@@ -176,17 +174,24 @@ async fn run(
     hook: &Hook,
 ) -> ApiResult<bool> {
     let review = review(call, operation, name, old, new.as_deref());
+    let acts = review.is_action();
     let Some(answer) = hook.ask(&review).await? else { return Ok(false) };
     let resource = answer.seen.resource.clone();
     call.warnings.extend(answer.warnings);
     let (Some(document), Some(object)) = (answer.patch, new) else { return Ok(false) };
     let before = object.clone();
     let mut served = before.clone();
-    convert::to_served(&resource, &mut served);
+    if !acts {
+        convert::to_served(&resource, &mut served);
+    }
     patch::json_patch(&mut served, document)
         .map_err(|e| hook.broken(&format!("its patch does not apply: {}", e.message())))?;
-    convert::to_stored(&resource, &mut served);
-    form::keep_identity(&before, &mut served);
+    if acts {
+        form::keep_kind(&before, &mut served);
+    } else {
+        convert::to_stored(&resource, &mut served);
+        form::keep_identity(&before, &mut served);
+    }
     let changed = served != before;
     *object = served;
     Ok(changed)

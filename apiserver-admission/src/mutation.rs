@@ -3,7 +3,8 @@
 //! Inputs: compiled policies, and one write in the stored form. Each mutation sees what those before it made of the
 //! object. Absent on purpose: webhooks, and the order among both (see `mutate`).
 
-use super::form::{keep_identity, renormalize};
+use super::actions;
+use super::form::{keep_identity, keep_kind, renormalize};
 use super::frame::Frame;
 use super::hook::{Condition, variables};
 use super::review::Review;
@@ -14,7 +15,7 @@ use fleet_apiserver_ownership::merge;
 use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::patch::Rejected;
 use fleet_apiserver_schema::registry::ServedResource;
-use fleet_apiserver_schema::{convert, decode, patch};
+use fleet_apiserver_schema::{Schema, convert, decode, patch};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -209,6 +210,7 @@ impl Mutation {
             .map_err(|why| format!("expression '{}' resulted in error: {why}", expression.text))?;
         let resource = &seen.resource;
         let mut served = request.get("object").cloned().unwrap_or_default();
+        let acts = write.is_action();
         match says {
             Says::Fields => {
                 let mut config = expression::applied(&value)?;
@@ -216,52 +218,85 @@ impl Mutation {
                 for key in ["apiVersion", "kind"] {
                     tree::put(map, key, served.get(key).cloned());
                 }
-                typed(resource, &mut config)?;
-                let mut atomic = Vec::new();
-                merge::atomics(&resource.schema, &config, &mut String::new(), &mut atomic);
-                if !atomic.is_empty() {
-                    let why = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
-                    return Err(format!("{why}: {}", atomic.join(", ")).into());
-                }
-                merge::merge(Some(&resource.schema), &mut served, config);
-            }
-            Says::Patch => {
-                let before = served.clone();
-                match patch::try_json_patch(&mut served, expression::patch(&value)?) {
-                    Ok(()) => {}
-                    // A test that does not hold makes the patch none.
-                    Err(Rejected::Test) => served = before,
-                    Err(Rejected::Other(why)) => return Err(format!("JSONPath: {}", why.message()).into()),
+                if acts {
+                    let schema = actions::merged_by(&served).map_err(|why| format!("{NOT_TYPED}: {why}"))?;
+                    merged(&schema, false, &mut served, config)?;
+                } else {
+                    merged(&resource.schema, resource.custom, &mut served, config)?;
                 }
             }
+            Says::Patch => patched(&mut served, expression::patch(&value)?)?,
+        }
+        if acts {
+            keep_kind(object, &mut served);
+            return match actions::problem(&mut served) {
+                Some(why) => Err(unreadable(&why)),
+                None => Ok(served),
+            };
         }
         convert::to_stored(resource, &mut served);
         keep_identity(object, &mut served);
         let report = renormalize(write.base, write.resource(), &mut served);
+        if matches!(says, Says::Fields) {
+            return Ok(served);
+        }
+        // What is wrong in a custom resource is for its schema to say.
+        if let Some(why) = report.mismatched.first().filter(|_| !resource.custom) {
+            return Err(unreadable(why));
+        }
         match report.unknown.first() {
-            Some(field) if matches!(says, Says::Patch) => {
-                let why = format!("strict decoding error: unknown field {field:?}");
-                Err(Failed::Whole(ApiError::internal(
-                    "InternalError",
-                    format!("Internal error occurred: {why}"),
-                )))
-            }
-            _ => Ok(served),
+            Some(field) => Err(unreadable(&format!("strict decoding error: unknown field {field:?}"))),
+            None => Ok(served),
         }
     }
 }
 
+/// What a policy made cannot be read as an object of its kind, which is told as a failure of the server.
+fn unreadable(why: &str) -> Failed {
+    Failed::Whole(ApiError::internal("InternalError", format!("Internal error occurred: {why}")))
+}
+
+/// Applies a JSON patch.
+fn patched(served: &mut Value, document: Value) -> Result<(), Failed> {
+    let before = served.clone();
+    match patch::try_json_patch(served, document) {
+        Ok(()) => Ok(()),
+        // A test that does not hold makes the patch none.
+        Err(Rejected::Test) => {
+            *served = before;
+            Ok(())
+        }
+        Err(Rejected::Other(why)) => Err(format!("JSON Patch: {}", why.message()).into()),
+    }
+}
+
+/// Merges the fields of a configuration into an object of this schema.
+fn merged(schema: &Schema, custom: bool, served: &mut Value, mut config: Value) -> Result<(), Failed> {
+    typed(schema, custom, &mut config)?;
+    let mut atomic = Vec::new();
+    merge::atomics(schema, &config, &mut String::new(), &mut atomic);
+    if !atomic.is_empty() {
+        let why =
+            "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
+        return Err(format!("{why}: {}", atomic.join(", ")).into());
+    }
+    merge::merge(Some(schema), served, config);
+    Ok(())
+}
+
+/// How the refusal of a configuration that is not one of the kind begins.
+const NOT_TYPED: &str = "error applying patch: failed to convert patch object to typed object";
+
 /// A configuration has the fields and the types of its kind.
-fn typed(resource: &fleet_apiserver_schema::resource::Resource, config: &mut Value) -> Result<(), String> {
+fn typed(schema: &Schema, custom: bool, config: &mut Value) -> Result<(), String> {
     let mut report = decode::Report::default();
-    if resource.custom {
-        decode::custom(&resource.schema, config, &mut report);
+    if custom {
+        decode::custom(schema, config, &mut report);
     } else {
-        decode::builtin(&resource.schema, config, &mut report);
+        decode::builtin(schema, config, &mut report);
     }
-    let what = "error applying patch: failed to convert patch object to typed object";
     if let Some(field) = report.unknown.first() {
-        return Err(format!("{what}: .{field}: field not declared in schema"));
+        return Err(format!("{NOT_TYPED}: .{field}: field not declared in schema"));
     }
-    report.mismatched.first().map_or(Ok(()), |why| Err(format!("{what}: {why}")))
+    report.mismatched.first().map_or(Ok(()), |why| Err(format!("{NOT_TYPED}: {why}")))
 }

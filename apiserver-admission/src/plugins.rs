@@ -8,7 +8,7 @@ use crate::access::user::User;
 use crate::call::{Call, Core};
 use crate::resource_quota::class_of_claim;
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use fleet_apiserver_schema::resource::Resource;
 use serde_json::{Value, json};
 
@@ -71,8 +71,6 @@ pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
         restricted_subject(call, value)?;
     } else if call.resource().is("", "pods") {
         mounts(call, value)?;
-    } else if call.resource().group == "resource.k8s.io" {
-        admin_access(call, value)?;
     }
     limits::check(&call.core, call.resource(), &call.namespace, value)
 }
@@ -140,27 +138,6 @@ fn grown_claim(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     }
     let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
     Err(ApiError::forbidden(call.resource(), &call.name, why))
-}
-
-/// The label of a namespace whose claims may look at devices that others have.
-const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
-
-/// Devices that others have are looked at from namespaces that are marked for it.
-fn admin_access(call: &Call, claim: &Value) -> ApiResult<()> {
-    let (r, below) = (
-        call.resource(),
-        if call.resource().plural == "resourceclaimtemplates" { "spec.spec" } else { "spec" },
-    );
-    let path: Vec<&str> = below.split('.').chain(["devices", "requests"]).collect();
-    let marked = call.core.namespaces.get(&call.namespace);
-    let marked = marked.is_some_and(|ns| ns.text(&["metadata", "labels", ADMIN_ACCESS]) == "true");
-    let asks = |request: &Value| tree::at(request, &["exactly", "adminAccess"]) == Some(&Value::Bool(true));
-    let Some(i) = tree::list(claim, &path).iter().position(asks).filter(|_| !marked) else { return Ok(()) };
-    let why = format!(
-        "admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
-    );
-    let cause = Cause::forbidden(format!("{below}.devices.requests[{i}].exactly.adminAccess"), &why);
-    Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(claim, "name"), vec![cause]))
 }
 
 /// What an account's pods may mount, where the account says so, and what copies of a kubelet's own pods may not name.

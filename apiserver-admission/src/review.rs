@@ -81,9 +81,9 @@ impl Review<'_> {
         &self.entry.resource
     }
 
-    /// True if what is written is of another kind than the resource: what is done to an object, and not the object.
+    /// True if what is sent is of another kind than the resource: what is done to an object, and not the object.
     pub fn is_action(&self) -> bool {
-        matches!(self.subresource, "token" | "eviction" | "binding")
+        self.operation == Operation::Connect || matches!(self.subresource, "token" | "eviction" | "binding")
     }
 
     /// The namespace the write is in, as stored; None for cluster scope.
@@ -113,7 +113,7 @@ impl Review<'_> {
         let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
         let object = |value: Option<&Value>| {
             let mut value = value.cloned().unwrap_or(Value::Null);
-            if self.operation == Operation::Connect || self.is_action() {
+            if self.is_action() {
                 return value;
             }
             if value.is_object() && scaling {

@@ -140,6 +140,11 @@ pub fn shown(value: &Value) -> String {
             escaped(&String::from_utf8_lossy(&start.0))
         }
     };
+    cut(text)
+}
+
+/// The start of a value as messages show it, where it is longer.
+pub fn cut(text: String) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

@@ -40,6 +40,10 @@ const RESERVED: [&str; 18] = [
     "in",
 ];
 
+/// What an expression can start with, as mistakes list it.
+const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, \
+    IDENTIFIER}";
+
 /// A tree, with the place of each part by its id.
 #[derive(Debug)]
 pub struct Parsed {
@@ -64,6 +68,9 @@ impl Parsed {
 
 /// A mistake with its line, and a mark below its place.
 fn shown(text: &str, at: usize, why: &str) -> String {
+    if text.is_empty() {
+        return format!("ERROR: <input>:1:0: {why}");
+    }
     let before = &text[..at.min(text.len())];
     let (start, line) = (before.rfind('\n').map_or(0, |i| i + 1), before.matches('\n').count() + 1);
     let column = before[start..].chars().count();
@@ -373,7 +380,7 @@ impl Parser {
                 self.name()
             }
             Token::Name(_) => self.name(),
-            _ => Err(self.unexpected("an expression")),
+            _ => Err(self.unexpected(STARTS)),
         }
     }
 

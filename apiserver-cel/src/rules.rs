@@ -6,19 +6,22 @@ mod admit;
 mod check;
 mod cost;
 mod decl;
+mod known;
 mod literals;
 mod shape;
 mod signatures;
 mod types;
 
-pub use admit::{Wanted, problem, problems};
+pub use admit::problems;
+pub use known::{Known, Unfit, Wanted, device_problem};
 pub use signatures::SIGNATURES;
 
 use crate::cause::Cause;
-use crate::eval::{Failure, Identity, Scope, Value as Cel};
+use crate::eval::{Failure, Identity, Key, Mark, Scope, Value as Cel};
 use crate::go_text;
 use serde_json::Value;
 use shape::{Kind, Node, Rule};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +29,8 @@ use std::sync::Arc;
 const KEY: &str = "x-kubernetes-validations";
 /// Steps that all rules of one object may take.
 const MAX_STEPS: u64 = 10_000_000;
+/// Bytes of places after which no more broken rules are told: the object is refused as it is.
+const MAX_TOLD: usize = 1 << 20;
 /// Longest message of a `messageExpression`.
 const MAX_MESSAGE: usize = 5 * 1024;
 
@@ -50,6 +55,28 @@ struct Judged<'a> {
 struct Judge {
     causes: Vec<Cause>,
     steps: u64,
+    /// Bytes of the places of all causes.
+    told: usize,
+}
+
+/// Where a value stands; written for what is told of it alone, since keys of maps may be long.
+enum At<'a> {
+    Root,
+    Field(&'a At<'a>, &'a str),
+    Item(&'a At<'a>, usize),
+    Key(&'a At<'a>, &'a str),
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Root => Ok(()),
+            At::Field(At::Root, name) => f.write_str(name),
+            At::Field(above, name) => write!(f, "{above}.{name}"),
+            At::Item(above, index) => write!(f, "{above}[{index}]"),
+            At::Key(above, key) => write!(f, "{above}[{key}]"),
+        }
+    }
 }
 
 impl Rules {
@@ -60,39 +87,40 @@ impl Rules {
 
     /// The rules that an object breaks. On an update, what has not changed is not judged again.
     pub fn broken(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
-        let mut judge = Judge { causes: Vec::new(), steps: 0 };
-        judge.node(&self.0, "", &Judged { value, old, unchanged: old == Some(value) });
+        let mut judge = Judge { causes: Vec::new(), steps: 0, told: 0 };
+        judge.node(&self.0, &At::Root, &Judged { value, old, unchanged: old == Some(value) });
         judge.causes
     }
 }
 
 impl Judge {
-    fn node(&mut self, node: &Node, at: &str, judged: &Judged<'_>) {
+    fn node(&mut self, node: &Node, at: &At<'_>, judged: &Judged<'_>) {
         if !node.judges() || judged.value.is_null() {
             return;
         }
         self.own(node, at, judged);
         match (&node.kind, judged.value) {
             (Kind::List(inner, identity), Value::Array(items)) => {
+                let before = match identity {
+                    Identity::Keys(keys) => Some(Before::of(inner, keys, judged.old)),
+                    _ => None,
+                };
                 for (i, item) in items.iter().enumerate() {
-                    let old = match identity {
-                        Identity::Keys(_) => counterpart(inner, identity, item, judged.old),
-                        _ => None,
-                    };
-                    self.node(inner, &format!("{at}[{i}]"), &judged.part(item, old));
+                    let old = before.as_ref().and_then(|before| before.counterpart(item));
+                    self.node(inner, &At::Item(at, i), &judged.part(item, old));
                 }
             }
             (Kind::Map(inner), Value::Object(map)) => {
                 for (key, value) in map {
                     let old = judged.old.and_then(|old| old.get(key));
-                    self.node(inner, &format!("{at}[{key}]"), &judged.part(value, old));
+                    self.node(inner, &At::Key(at, key), &judged.part(value, old));
                 }
             }
             (Kind::Object(fields), Value::Object(map)) => {
                 for field in fields {
                     let Some(value) = map.get(&field.name) else { continue };
                     let old = judged.old.and_then(|old| old.get(&field.name));
-                    self.node(&field.node, &below(at, &field.name), &judged.part(value, old));
+                    self.node(&field.node, &At::Field(at, &field.name), &judged.part(value, old));
                 }
             }
             _ => {}
@@ -100,8 +128,8 @@ impl Judge {
     }
 
     /// Judges by the rules of one place.
-    fn own(&mut self, node: &Node, at: &str, judged: &Judged<'_>) {
-        if node.rules.is_empty() {
+    fn own(&mut self, node: &Node, at: &At<'_>, judged: &Judged<'_>) {
+        if node.rules.is_empty() || self.told > MAX_TOLD {
             return;
         }
         let value = node.value(judged.value);
@@ -109,7 +137,7 @@ impl Judge {
         for rule in &node.rules {
             if self.steps > MAX_STEPS {
                 let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-                self.causes.push(Cause::invalid(at, judged.value, why));
+                self.tell(Cause::invalid(at.to_string(), judged.value, why));
                 return;
             }
             let old = match (&old, rule.optional_old) {
@@ -126,14 +154,20 @@ impl Judge {
                 self.steps += scope.steps();
                 continue;
             }
+            let at = at.to_string();
             let cause = match found {
-                Ok(Cel::Bool(false)) => rule.broken(node, at, judged.value, &mut scope),
-                Ok(_) => rule.failed(node, at, &Failure::NoOverload),
-                Err(why) => rule.failed(node, at, &why),
+                Ok(Cel::Bool(false)) => rule.broken(node, &at, judged.value, &mut scope),
+                Ok(_) => rule.failed(node, &at, &Failure::NoOverload),
+                Err(why) => rule.failed(node, &at, &why),
             };
             self.steps += scope.steps();
-            self.causes.push(cause);
+            self.tell(cause);
         }
+    }
+
+    fn tell(&mut self, cause: Cause) {
+        self.told = self.told.saturating_add(cause.field.len());
+        self.causes.push(cause);
     }
 }
 
@@ -178,21 +212,43 @@ impl Rule {
     }
 }
 
-/// The item of a list before that has the same keys.
-fn counterpart<'a>(
-    inner: &Node,
-    identity: &Identity,
-    item: &Value,
-    old: Option<&'a Value>,
-) -> Option<&'a Value> {
-    let Identity::Keys(keys) = identity else { return None };
-    let key_of = |item: &Value| {
-        let Cel::Map(map) = inner.value(item) else { return None };
-        let key = |key: &String| map.entries.get(&crate::eval::Key::Text(key.as_str().into())).cloned();
-        Some(keys.iter().map(key).collect::<Vec<_>>())
-    };
-    let wanted = key_of(item)?;
-    old?.as_array()?.iter().find(|known| key_of(known).is_some_and(|found| found == wanted))
+/// The items of a list as it was before, by the keys that tell them apart.
+struct Before<'a> {
+    inner: &'a Node,
+    keys: &'a [String],
+    items: BTreeMap<Mark, Vec<(ItemKey, &'a Value)>>,
+}
+
+/// What the fields that are the key hold.
+type ItemKey = Vec<Option<Cel>>;
+
+impl<'a> Before<'a> {
+    fn of(inner: &'a Node, keys: &'a [String], old: Option<&'a Value>) -> Before<'a> {
+        let mut before = Before { inner, keys, items: BTreeMap::new() };
+        for item in old.and_then(Value::as_array).into_iter().flatten() {
+            if let Some(key) = before.key_of(item) {
+                before.items.entry(mark_of(&key)).or_default().push((key, item));
+            }
+        }
+        before
+    }
+
+    fn key_of(&self, item: &Value) -> Option<ItemKey> {
+        let Cel::Map(map) = self.inner.value(item) else { return None };
+        let part = |key: &String| map.entries.get(&Key::Text(key.as_str().into())).cloned();
+        Some(self.keys.iter().map(part).collect())
+    }
+
+    /// The first item with the same keys.
+    fn counterpart(&self, item: &Value) -> Option<&'a Value> {
+        let wanted = self.key_of(item)?;
+        let alike = self.items.get(&mark_of(&wanted))?;
+        alike.iter().find(|(key, _)| *key == wanted).map(|(_, known)| *known)
+    }
+}
+
+fn mark_of(key: &[Option<Cel>]) -> Mark {
+    Mark::of_parts(key.iter().map(Option::as_ref))
 }
 
 fn below(at: &str, name: &str) -> String {

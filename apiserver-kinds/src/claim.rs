@@ -4,11 +4,12 @@
 
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_pods::claim_spec::check_spec;
+use fleet_apiserver_pods::shown;
 use fleet_apiserver_schema::error::Cause;
-use fleet_apiserver_schema::field::{At, same, same_but};
+use fleet_apiserver_schema::field::{At, same_but};
 use fleet_apiserver_schema::names;
 use fleet_resources::quantity;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Checks a claim.
 pub fn claim(new: &At, old: Option<&At>, subresource: &str) {
@@ -28,27 +29,10 @@ const FIXED: &str = "spec is immutable after creation except resources.requests 
 
 fn change(new: &At, old: &At) {
     let (spec, before) = (new.at("spec"), old.at("spec"));
-    let mut free = vec!["resources"];
-    if class_may_change(new, old) {
-        free.push("storageClassName");
-    }
-    // A controller fills in the volume, once; the size may change where the claim is bound.
-    if before.at("volumeName").text().is_empty() {
-        free.push("volumeName");
-    }
-    let bound = new.at("status.phase").text() == "Bound";
-    if bound {
-        free.push("volumeAttributesClassName");
-    }
-    let resources = |spec: &At| {
-        let mut resources = spec.at("resources").value().clone();
-        if bound && resources.get("requests").is_some() {
-            tree::child(&mut resources, "requests").remove("storage");
-        }
-        resources
-    };
-    if !same_but(spec.value(), before.value(), &free) || !same(&resources(&spec), &resources(&before)) {
-        spec.forbidden(FIXED);
+    let now = with_what_may_change(new, old);
+    if !same_but(&now, before.value(), &[]) {
+        let difference = shown::difference(shown::CLAIM, before.value(), &now);
+        spec.forbidden(&format!("{FIXED}\n{difference}"));
     }
     let size = spec.at(SIZE);
     let amount = |text: &str| quantity::parse("storage", text).unwrap_or(0);
@@ -67,6 +51,29 @@ fn change(new: &At, old: &At) {
             class.forbidden(&format!("update to {gone} {why}"));
         }
     }
+}
+
+/// The spec of a changed claim, with what may change as it was.
+fn with_what_may_change(new: &At, old: &At) -> Value {
+    let before = old.at("spec");
+    let earlier = |field: &str| Some(before.at(field).value().clone()).filter(|value| !value.is_null());
+    let mut spec = new.at("spec").value().clone();
+    let fields = tree::object(&mut spec);
+    // A controller fills in the volume, once.
+    if before.at("volumeName").text().is_empty() {
+        tree::put(fields, "volumeName", earlier("volumeName"));
+    }
+    if class_may_change(new, old) {
+        tree::put(fields, "storageClassName", earlier("storageClassName"));
+    }
+    if new.at("status.phase").text() == "Bound" {
+        if let Some(Value::Object(amounts)) = fields.get_mut("resources").and_then(|r| r.get_mut("requests"))
+        {
+            tree::put(amounts, "storage", earlier(SIZE));
+        }
+        tree::put(fields, "volumeAttributesClassName", earlier("volumeAttributesClassName"));
+    }
+    spec
 }
 
 /// The class of a claim that has none may be told once; an older annotation can have told it before, and stays.

@@ -4,6 +4,7 @@
 //! what needs other objects (`pods`, `limits`).
 
 use super::{flow, workload_defaults};
+use fleet_apiserver_devices as devices;
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_pods::defaults::{self as pods, Obj, inner, items};
 use fleet_apiserver_registration as registration;
@@ -162,10 +163,7 @@ fn other(resource: &Resource, value: &mut Value) {
         }
         ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
         ("flowcontrol.apiserver.k8s.io", plural) => flow::defaults(plural, value),
-        ("resource.k8s.io", "resourceclaims") => devices(tree::child(value, "spec")),
-        ("resource.k8s.io", "resourceclaimtemplates") => {
-            devices(inner(tree::child(value, "spec"), "spec"));
-        }
+        (devices::GROUP, plural) => devices::defaults(plural, value),
         _ => {}
     }
 }
@@ -326,20 +324,4 @@ fn driver(spec: &mut Obj) {
     }
     default_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     default_to(spec, "volumeLifecycleModes", json!(["Persistent"]));
-}
-
-fn devices(spec: &mut Obj) {
-    let Some(Value::Object(devices)) = spec.get_mut("devices") else { return };
-    let exact = |request: &mut Obj| {
-        default_to(request, "allocationMode", "ExactCount");
-        if request.get("allocationMode") == Some(&json!("ExactCount")) {
-            default_to(request, "count", 1);
-        }
-    };
-    for request in items(devices, "requests") {
-        if let Some(Value::Object(inner)) = request.get_mut("exactly") {
-            exact(inner);
-        }
-        items(request, "firstAvailable").for_each(exact);
-    }
 }

@@ -8,12 +8,11 @@ use fleet_apiserver_schema::resource::Resource;
 use serde_json::Value;
 
 mod autoscaling;
+mod certificates;
 mod claim;
-mod conditions;
 mod core_v1;
 mod cron;
 mod defaults;
-mod devices;
 pub mod flow;
 mod job;
 mod network;
@@ -24,10 +23,12 @@ pub mod services;
 pub mod signing;
 mod storage;
 mod volume;
+pub mod warnings;
 mod workload;
 mod workload_defaults;
 
-pub use fleet_apiserver_pods::{self as pods, qos, warnings};
+pub use fleet_apiserver_devices as devices;
+pub use fleet_apiserver_pods::{self as pods, qos};
 pub use fleet_apiserver_registration as registration;
 use pods::spec as pod_spec;
 
@@ -44,7 +45,7 @@ pub fn check(
     causes: &mut Vec<Cause>,
 ) {
     if resource.group == registration::GROUP {
-        registration::check(&resource.plural, value, causes);
+        registration::check(&resource.plural, value, subresource, causes);
     }
     let found = Causes::default();
     {
@@ -123,7 +124,7 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("rbac.authorization.k8s.io", "rolebindings") => policy::binding(new, old, true),
         ("rbac.authorization.k8s.io", "clusterrolebindings") => policy::binding(new, old, false),
         ("certificates.k8s.io", "certificatesigningrequests") => {
-            policy::signing_request(new, old, subresource)
+            certificates::request(new, old, subresource);
         }
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow::schema(new),
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow::level(new),
@@ -133,18 +134,8 @@ fn other_kind(group: &str, r: &Resource, new: &At, old: Option<&At>, subresource
         ("storage.k8s.io", "csinodes") => storage::node(new, old),
         ("storage.k8s.io", "csistoragecapacities") => storage::capacity(new, old),
         ("storage.k8s.io", "volumeattachments") => storage::attachment(new, old),
-        ("resource.k8s.io", "resourceclaims") => {
-            let before = old.map(|o| o.at("spec"));
-            devices::resource_claim(&new.at("spec"), before.as_ref());
-        }
-        ("resource.k8s.io", "resourceclaimtemplates") => {
-            devices::resource_claim(&new.at("spec.spec"), None);
-            if let Some(old) = old {
-                new.at("spec").same_as(&old.at("spec"));
-            }
-        }
-        ("resource.k8s.io", "deviceclasses") => devices::class(new),
-        ("resource.k8s.io", "resourceslices") => devices::slice(new, old),
+        ("apiregistration.k8s.io", "apiservices") => registration::api_service(new, subresource),
+        (devices::GROUP, plural) => devices::check(plural, new, old, subresource),
         _ => {}
     }
 }

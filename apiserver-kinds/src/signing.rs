@@ -1,6 +1,6 @@
 //! Conditions of requests for certificates: what a signer cannot change of a decision, and since when a condition holds.
 //!
-//! Inputs: the live request and the new one. Absent on purpose: whether a condition may be there (see `policy`).
+//! Inputs: the live request and the new one. Absent on purpose: whether a condition may be there (see `certificates`).
 
 use fleet_apiserver_ground::tree;
 use serde_json::Value;

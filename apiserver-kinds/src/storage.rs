@@ -146,18 +146,6 @@ fn token_requests(requests: &At) {
     }
 }
 
-/// The name of a driver, which may have capital letters.
-pub fn driver_name(name: &At) {
-    if name.text().is_empty() {
-        name.required("");
-        return;
-    }
-    if name.text().len() > 63 {
-        name.too_long(63);
-    }
-    name.tell(name.text(), &names::subdomain(&name.text().to_lowercase()));
-}
-
 /// Most bytes of the name that a driver has for a node.
 const MOST_NODE_ID: usize = 256;
 
@@ -166,7 +154,7 @@ pub fn node(new: &At, old: Option<&At>) {
     let (drivers, mut seen) = (new.at("spec.drivers"), BTreeSet::new());
     for driver in drivers.items() {
         let name = driver.at("name");
-        driver_name(&name);
+        name.driver_name();
         let id = driver.at("nodeID");
         id.need();
         if id.text().len() > MOST_NODE_ID {
@@ -224,7 +212,7 @@ pub fn capacity(new: &At, old: Option<&At>) {
 /// Checks a VolumeAttachment.
 pub fn attachment(new: &At, old: Option<&At>) {
     let spec = new.at("spec");
-    driver_name(&spec.at("attacher"));
+    spec.at("attacher").driver_name();
     let source = spec.at("source");
     let (named, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
     match (named.is_set(), inline.is_set()) {

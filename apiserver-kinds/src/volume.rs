@@ -2,9 +2,9 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::{claim, storage};
+use super::claim;
 use fleet_apiserver_pods::claim_spec::access_modes;
-use fleet_apiserver_pods::placing;
+use fleet_apiserver_pods::{placing, shown};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, same_but};
 use fleet_apiserver_schema::validate::NameRule;
@@ -37,7 +37,8 @@ pub fn volume(new: &At, old: Option<&At>, subresource: &str) {
 fn change(new: &At, spec: &At, before: &At) {
     if SOURCES.iter().any(|(kind, _)| !same_source(kind, &spec.at(kind), &before.at(kind))) {
         let why = "spec.persistentvolumesource is immutable after creation";
-        spec.at("persistentvolumesource").forbidden(why);
+        let difference = shown::difference(shown::VOLUME, before.value(), &without_expander(spec, before));
+        spec.at("persistentvolumesource").forbidden(&format!("{why}\n{difference}"));
     }
     // These two are told at a place where they are not.
     let (mode, affinity) = (spec.at("volumeMode"), spec.at("nodeAffinity"));
@@ -219,13 +220,25 @@ const SOURCES: [(&str, &[&str]); 22] = [
 ];
 const EXPANDER: &str = "controllerExpandSecretRef";
 
-/// Who may make a volume larger can be told once; nothing else of a source changes.
+/// Nothing of a source changes but who may make a volume larger (see `without_expander`).
 fn same_source(kind: &str, now: &At, was: &At) -> bool {
-    let free: &[&str] = match kind {
-        "csi" if was.is_set() && !was.at(EXPANDER).is_set() => &[EXPANDER],
-        _ => &[],
-    };
+    let free: &[&str] = if kind == "csi" && no_expander(was) { &[EXPANDER] } else { &[] };
     now.is_set() == was.is_set() && same_but(now.value(), was.value(), free)
+}
+
+fn no_expander(source: &At) -> bool {
+    source.is_set() && !source.at(EXPANDER).is_set()
+}
+
+/// The spec without the secret of who may make the volume larger, where it is told for the first time.
+fn without_expander(spec: &At, before: &At) -> Value {
+    let mut now = spec.value().clone();
+    if no_expander(&before.at("csi"))
+        && let Some(Value::Object(source)) = now.get_mut("csi")
+    {
+        source.remove(EXPANDER);
+    }
+    now
 }
 
 const HOST_PATHS: [&str; 8] =
@@ -289,7 +302,7 @@ fn sources(spec: &At) {
 
 /// A volume of a driver, and the secrets that the driver is given.
 fn csi(source: &At) {
-    storage::driver_name(&source.at("driver"));
+    source.at("driver").driver_name();
     source.at("volumeHandle").need();
     for field in ["controllerPublishSecretRef", EXPANDER, "nodePublishSecretRef", "nodeExpandSecretRef"] {
         let secret = source.at(field);

@@ -41,6 +41,28 @@ fn is_v4(address: &IpAddr) -> bool {
     }
 }
 
+/// Why a text is no address of an interface, which has the length of its network behind it, or None.
+pub fn interface_problem(text: &str) -> Option<String> {
+    const FORM: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+    let parsed = text.split_once('/').and_then(|(address, length)| {
+        let plain = length.bytes().all(|b| b.is_ascii_digit());
+        Some((parse(address)?.0, length.parse::<u8>().ok().filter(|_| plain)?))
+    });
+    let most = |address: &IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let Some((address, length)) = parsed.filter(|(address, length)| *length <= most(address)) else {
+        return Some(FORM.into());
+    };
+    let canonical = match address {
+        IpAddr::V6(six) => match six.to_ipv4_mapped() {
+            // The network of the older kind is the end of that of the newer one.
+            Some(four) => format!("{four}/{}", if length > 32 { length.saturating_sub(96) } else { length }),
+            None => format!("{six}/{length}"),
+        },
+        IpAddr::V4(four) => format!("{four}/{length}"),
+    };
+    (text != canonical).then(|| format!("must be in canonical form ({canonical:?})"))
+}
+
 /// Checks the list of addresses of this kind. Those that were there before stay as they are.
 pub(crate) fn check(kind: Kind, status: &At, before: &Value) {
     let key = if kind == Kind::Pod { "podIPs" } else { "hostIPs" };

@@ -92,7 +92,12 @@ fn data_sources(spec: &At) {
 
 /// Checks a claim that a pod's volume brings with it: of its metadata only labels and annotations mean something.
 pub(crate) fn check_template(template: &At) {
-    let meta = template.at("metadata");
+    check_template_meta(&template.at("metadata"));
+    check_spec(&template.at("spec"));
+}
+
+/// Checks the metadata of what is made from a template.
+pub fn check_template_meta(meta: &At) {
     names::annotations(&meta.at("annotations"));
     names::labels(&meta.at("labels"));
     for (name, shown) in NOT_OF_TEMPLATE {
@@ -106,11 +111,10 @@ pub(crate) fn check_template(template: &At) {
             meta.at(shown).forbidden("cannot be set");
         }
     }
-    check_spec(&template.at("spec"));
 }
 
 /// Other fields of metadata, in the order they are looked at, and as they are named then.
-const NOT_OF_TEMPLATE: [(&str, &str); 12] = [
+const NOT_OF_TEMPLATE: [(&str, &str); 13] = [
     ("name", "name"),
     ("generateName", "generateName"),
     ("namespace", "namespace"),
@@ -123,4 +127,5 @@ const NOT_OF_TEMPLATE: [(&str, &str); 12] = [
     ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
     ("ownerReferences", "ownerReferences"),
     ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
 ];

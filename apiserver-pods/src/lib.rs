@@ -30,7 +30,7 @@ mod projections;
 pub mod requirements;
 mod resize;
 mod security;
-mod shown;
+pub mod shown;
 mod shown_fields;
 pub mod spec;
 mod status;
@@ -41,6 +41,7 @@ mod volume_drivers;
 pub mod warnings;
 mod windows;
 
+pub use addresses::interface_problem;
 pub use admit::{admit, admit_change, check_account, place};
 pub use annotations::check_change;
 pub use birth::gate;

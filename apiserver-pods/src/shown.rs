@@ -1,7 +1,7 @@
-//! A spec as a real server prints it in messages, and the difference of two.
+//! Parts of objects as a real server prints them in messages, and the difference of two.
 //!
-//! Inputs: the values before and after, in the stored form. The text is that of the server's own types: see
-//! `shown_fields`. Absent on purpose: what may differ (see `change`).
+//! Inputs: values in the stored form. The text is that of the server's own types: see `shown_fields`. Absent on purpose: what
+//! may differ.
 
 use super::line_diff::unified;
 use super::shown_fields::TYPES;
@@ -15,8 +15,36 @@ pub(crate) const EPHEMERAL: &str = "EphemeralContainer";
 /// Fields of a spec that are shown as fields of its security context.
 const SHARED: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
+/// The spec of a claim of a volume.
+pub const CLAIM: &str = "PersistentVolumeClaimSpec";
+/// Where a volume lies.
+pub const VOLUME: &str = "PersistentVolumeSource";
+
+/// How an object is written: over lines, this deep, or without blanks.
+#[derive(Clone, Copy)]
+enum Layout {
+    Lines(usize),
+    One,
+}
+
+impl Layout {
+    fn below(self) -> Layout {
+        match self {
+            Layout::Lines(depth) => Layout::Lines(depth + 1),
+            Layout::One => Layout::One,
+        }
+    }
+}
+
+/// A value of a type in one line.
+pub fn line(kind: &str, value: &Value) -> String {
+    let mut out = String::new();
+    object(&mut out, kind, value, Layout::One);
+    out
+}
+
 /// What differs between two values of a type, as lines.
-pub(crate) fn difference(kind: &str, before: &Value, after: &Value) -> String {
+pub fn difference(kind: &str, before: &Value, after: &Value) -> String {
     unified(&lines(kind, before), &lines(kind, after))
 }
 
@@ -28,30 +56,38 @@ fn lines(kind: &str, value: &Value) -> Vec<String> {
             SHARED.iter().filter_map(|key| Some((*key, spec.get(*key)?.clone()))).collect();
         let context = tree::child(&mut spec, "securityContext");
         context.extend(shared.into_iter().map(|(key, value)| (key.to_string(), value)));
-        object(&mut out, kind, &spec, 0);
+        object(&mut out, kind, &spec, Layout::Lines(0));
     } else {
-        object(&mut out, kind, value, 0);
+        object(&mut out, kind, value, Layout::Lines(0));
     }
     out.push('\n');
     out.split_inclusive('\n').map(str::to_string).collect()
 }
 
-fn indent(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n(' ', depth));
+fn indent(out: &mut String, layout: Layout) {
+    if let Layout::Lines(depth) = layout {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(' ', depth));
+    }
+}
+
+/// The key of an entry, in quotes by now.
+fn key(out: &mut String, quoted: &str, layout: Layout) {
+    out.push_str(quoted);
+    out.push_str(if matches!(layout, Layout::One) { ":" } else { ": " });
 }
 
 /// Starts the next entry of an object or a list.
-fn next(out: &mut String, depth: usize, first: &mut bool) {
+fn next(out: &mut String, layout: Layout, first: &mut bool) {
     if !*first {
         out.push(',');
     }
     *first = false;
-    indent(out, depth);
+    indent(out, layout);
 }
 
 /// All fields of a value of this type.
-fn object(out: &mut String, kind: &str, value: &Value, depth: usize) {
+fn object(out: &mut String, kind: &str, value: &Value, layout: Layout) {
     let fields = TYPES.iter().find(|(name, _)| *name == kind).map_or("", |(_, fields)| *fields);
     let mut first = true;
     out.push('{');
@@ -61,9 +97,9 @@ fn object(out: &mut String, kind: &str, value: &Value, depth: usize) {
                 let Some(found) = tree::at(value, &["metadata", key]).filter(|v| !is_empty(v)) else {
                     continue;
                 };
-                next(out, depth + 1, &mut first);
-                out.push_str(&format!("\"{key}\": "));
-                raw(out, found, depth + 1);
+                next(out, layout.below(), &mut first);
+                self::key(out, &quoted(key), layout);
+                raw(out, found, layout.below());
             }
             continue;
         }
@@ -73,13 +109,13 @@ fn object(out: &mut String, kind: &str, value: &Value, depth: usize) {
             Some((shown, key)) => (shown, key.to_string()),
             None => (name, small(name)),
         };
-        next(out, depth + 1, &mut first);
-        out.push_str(&format!("\"{shown}\": "));
+        next(out, layout.below(), &mut first);
+        self::key(out, &quoted(shown), layout);
         let found = value.get(&key).unwrap_or(&Value::Null);
         let (sign, inner) = rest.split_at(rest.len().min(1));
-        write(out, sign, inner, found, depth + 1);
+        write(out, sign, inner, found, layout.below());
     }
-    indent(out, depth);
+    indent(out, layout);
     out.push('}');
 }
 
@@ -89,17 +125,17 @@ fn small(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-fn write(out: &mut String, sign: &str, kind: &str, value: &Value, depth: usize) {
+fn write(out: &mut String, sign: &str, kind: &str, value: &Value, layout: Layout) {
     match sign {
-        "?" => raw(out, value, depth),
-        "~" => selector(out, value, depth),
+        "?" => raw(out, value, layout),
+        "~" => selector(out, value, layout),
         "*" if value.is_null() => out.push_str("null"),
-        "*" | ":" => object(out, kind, value, depth),
+        "*" | ":" => object(out, kind, value, layout),
         "[" => {
             let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-            list(out, items, depth, |out, item| object(out, kind, item, depth + 1));
+            list(out, items, layout, |out, item| object(out, kind, item, layout.below()));
         }
-        _ if !value.is_null() => raw(out, value, depth),
+        _ if !value.is_null() => raw(out, value, layout),
         "#" => out.push('0'),
         "!" => out.push_str("false"),
         "%" => out.push_str("\"0\""),
@@ -107,7 +143,7 @@ fn write(out: &mut String, sign: &str, kind: &str, value: &Value, depth: usize) 
     }
 }
 
-fn list(out: &mut String, items: &[Value], depth: usize, each: impl Fn(&mut String, &Value)) {
+fn list(out: &mut String, items: &[Value], layout: Layout, each: impl Fn(&mut String, &Value)) {
     if items.is_empty() {
         out.push_str("null");
         return;
@@ -115,10 +151,10 @@ fn list(out: &mut String, items: &[Value], depth: usize, each: impl Fn(&mut Stri
     let mut first = true;
     out.push('[');
     for item in items {
-        next(out, depth + 1, &mut first);
+        next(out, layout.below(), &mut first);
         each(out, item);
     }
-    indent(out, depth);
+    indent(out, layout);
     out.push(']');
 }
 
@@ -132,28 +168,28 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A value as it is; an empty list or map is one that is not there.
-fn raw(out: &mut String, value: &Value, depth: usize) {
+fn raw(out: &mut String, value: &Value, layout: Layout) {
     match value {
         _ if is_empty(value) => out.push_str("null"),
-        Value::Array(items) => list(out, items, depth, |out, item| raw(out, item, depth + 1)),
+        Value::Array(items) => list(out, items, layout, |out, item| raw(out, item, layout.below())),
         Value::Object(map) => {
             let entries: Vec<(&str, &Value)> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
-            entries_of(out, &entries, depth);
+            entries_of(out, &entries, layout);
         }
         Value::String(text) => out.push_str(&quoted(text)),
         other => out.push_str(&other.to_string()),
     }
 }
 
-fn entries_of(out: &mut String, entries: &[(&str, &Value)], depth: usize) {
+fn entries_of(out: &mut String, entries: &[(&str, &Value)], layout: Layout) {
     let mut first = true;
     out.push('{');
-    for (key, value) in entries {
-        next(out, depth + 1, &mut first);
-        out.push_str(&format!("{}: ", quoted(key)));
-        raw(out, value, depth + 1);
+    for (name, value) in entries {
+        next(out, layout.below(), &mut first);
+        key(out, &quoted(name), layout);
+        raw(out, value, layout.below());
     }
-    indent(out, depth);
+    indent(out, layout);
     out.push('}');
 }
 
@@ -171,7 +207,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A label selector, whose labels come before its expressions.
-fn selector(out: &mut String, value: &Value, depth: usize) {
+fn selector(out: &mut String, value: &Value, layout: Layout) {
     let none = Map::new();
     if value.is_null() {
         out.push_str("null");
@@ -185,7 +221,7 @@ fn selector(out: &mut String, value: &Value, depth: usize) {
         out.push_str("{}");
         return;
     }
-    entries_of(out, &entries, depth);
+    entries_of(out, &entries, layout);
 }
 
 #[cfg(test)]
@@ -215,6 +251,17 @@ mod tests {
             shown("PodDNSConfig", json!({"nameservers": ["1.1.1.1"], "options": [{"name": "a"}]})),
             "{\n \"Nameservers\": [\n  \"1.1.1.1\"\n ],\n \"Searches\": null,\n \"Options\": [\n  {\n   \"Name\": \"a\",\n   \"Value\": null\n  }\n ]\n}\n"
         );
+    }
+
+    #[test]
+    fn a_value_can_be_shown_in_one_line() {
+        let toleration = json!({"key": "a", "tolerationSeconds": 3});
+        let want = r#"{"Key":"a","Operator":"","Value":"","Effect":"","TolerationSeconds":3}"#;
+        assert_eq!(line("Toleration", &toleration), want);
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]});
+        let want =
+            r#"{"MatchExpressions":[{"Key":"a","Operator":"In","Values":["b","c"]}],"MatchFields":null}"#;
+        assert_eq!(line("NodeSelectorTerm", &term), want);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The fields of a pod's spec as messages show them: under capitals, in the order of the real server's types, all of
-//! them also where nothing is set.
+//! The fields of a pod's spec, of volumes and of claims as messages show them: under capitals, in the order of the real
+//! server's types, all of them also where nothing is set.
 //!
 //! Inputs: none; this is a table. Each type has its fields. A field is a text, or what the sign behind its name says:
 //! `#` a number, `!` true or false, `%` a quantity, `?` a value that may be null, `~` a label selector, `:` another
@@ -239,4 +239,85 @@ pub(crate) const TYPES: &[(&str, &str)] = &[
     ("TypedLocalObjectReference", "APIGroup=apiGroup? Kind Name"),
     ("TypedObjectReference", "APIGroup=apiGroup? Kind Name Namespace?"),
     ("NodeSelectorRequirement", "Key Operator Values?"),
+    (
+        "PersistentVolumeSource",
+        "GCEPersistentDisk=gcePersistentDisk*GCEPersistentDiskVolumeSource \
+         AWSElasticBlockStore=awsElasticBlockStore*AWSElasticBlockStoreVolumeSource HostPath*HostPathVolumeSource \
+         Glusterfs*GlusterfsPersistentVolumeSource NFS=nfs*NFSVolumeSource RBD=rbd*RBDPersistentVolumeSource \
+         Quobyte*QuobyteVolumeSource ISCSI=iscsi*ISCSIPersistentVolumeSource \
+         FlexVolume*FlexPersistentVolumeSource Cinder*CinderPersistentVolumeSource \
+         CephFS=cephfs*CephFSPersistentVolumeSource FC=fc*FCVolumeSource Flocker*FlockerVolumeSource \
+         AzureFile*AzureFilePersistentVolumeSource VsphereVolume*VsphereVirtualDiskVolumeSource \
+         AzureDisk*AzureDiskVolumeSource PhotonPersistentDisk*PhotonPersistentDiskVolumeSource \
+         PortworxVolume*PortworxVolumeSource ScaleIO*ScaleIOPersistentVolumeSource Local*LocalVolumeSource \
+         StorageOS=storageos*StorageOSPersistentVolumeSource CSI=csi*CSIPersistentVolumeSource",
+    ),
+    ("GlusterfsPersistentVolumeSource", "EndpointsName=endpoints Path ReadOnly! EndpointsNamespace?"),
+    (
+        "RBDPersistentVolumeSource",
+        "CephMonitors=monitors? RBDImage=image FSType=fsType RBDPool=pool RadosUser=user Keyring \
+         SecretRef*SecretReference ReadOnly!",
+    ),
+    (
+        "ISCSIPersistentVolumeSource",
+        "TargetPortal IQN=iqn Lun# ISCSIInterface=iscsiInterface FSType=fsType ReadOnly! Portals? \
+         DiscoveryCHAPAuth=chapAuthDiscovery! SessionCHAPAuth=chapAuthSession! SecretRef*SecretReference \
+         InitiatorName?",
+    ),
+    ("FlexPersistentVolumeSource", "Driver FSType=fsType SecretRef*SecretReference ReadOnly! Options?"),
+    ("CinderPersistentVolumeSource", "VolumeID FSType=fsType ReadOnly! SecretRef*SecretReference"),
+    ("CephFSPersistentVolumeSource", "Monitors? Path User SecretFile SecretRef*SecretReference ReadOnly!"),
+    ("AzureFilePersistentVolumeSource", "SecretName ShareName ReadOnly! SecretNamespace?"),
+    (
+        "ScaleIOPersistentVolumeSource",
+        "Gateway System SecretRef*SecretReference SSLEnabled=sslEnabled! ProtectionDomain StoragePool \
+         StorageMode VolumeName FSType=fsType ReadOnly!",
+    ),
+    ("LocalVolumeSource", "Path FSType=fsType?"),
+    (
+        "StorageOSPersistentVolumeSource",
+        "VolumeName VolumeNamespace FSType=fsType ReadOnly! SecretRef*ObjectReference",
+    ),
+    (
+        "CSIPersistentVolumeSource",
+        "Driver VolumeHandle ReadOnly! FSType=fsType VolumeAttributes? ControllerPublishSecretRef*SecretReference \
+         NodeStageSecretRef*SecretReference NodePublishSecretRef*SecretReference \
+         ControllerExpandSecretRef*SecretReference NodeExpandSecretRef*SecretReference",
+    ),
+    ("SecretReference", "Name Namespace"),
+    ("ObjectReference", "Kind Namespace Name UID=uid APIVersion=apiVersion ResourceVersion FieldPath"),
+    ("ResourceClaimTemplateSpec", "@ Spec:ResourceClaimSpec"),
+    ("ResourceClaimSpec", "Devices:DeviceClaim"),
+    ("DeviceClaim", "Requests[DeviceRequest Constraints[DeviceConstraint Config[DeviceClaimConfiguration"),
+    ("DeviceRequest", "Name Exactly*ExactDeviceRequest FirstAvailable[DeviceSubRequest"),
+    (
+        "ExactDeviceRequest",
+        "DeviceClassName Selectors[DeviceSelector AllocationMode Count# AdminAccess? \
+         Tolerations[DeviceToleration Capacity*CapacityRequirements",
+    ),
+    (
+        "DeviceSubRequest",
+        "Name DeviceClassName Selectors[DeviceSelector AllocationMode Count# Tolerations[DeviceToleration \
+         Capacity*CapacityRequirements",
+    ),
+    ("DeviceSelector", "CEL=cel*CELDeviceSelector"),
+    ("CELDeviceSelector", "Expression"),
+    ("DeviceToleration", "Key Operator Value Effect TolerationSeconds?"),
+    ("CapacityRequirements", "Requests?"),
+    ("DeviceConstraint", "Requests? MatchAttribute? DistinctAttribute?"),
+    ("DeviceClaimConfiguration", "Requests? Opaque*OpaqueDeviceConfiguration"),
+    ("DeviceAllocationConfiguration", "Source Requests? Opaque*OpaqueDeviceConfiguration"),
+    ("OpaqueDeviceConfiguration", "Driver Parameters?"),
+    ("AllocationResult", "Devices:DeviceAllocationResult NodeSelector*NodeSelector AllocationTimestamp?"),
+    ("DeviceAllocationResult", "Results[DeviceRequestAllocationResult Config[DeviceAllocationConfiguration"),
+    (
+        "DeviceRequestAllocationResult",
+        "Request Driver Pool Device AdminAccess? Tolerations[DeviceToleration BindingConditions? \
+         BindingFailureConditions? ShareID? ConsumedCapacity?",
+    ),
+    (
+        "DeviceAttribute",
+        "IntValue=int? BoolValue=bool? StringValue=string? VersionValue=version? IntValues=ints? BoolValues=bools? \
+         StringValues=strings? VersionValues=versions?",
+    ),
 ];

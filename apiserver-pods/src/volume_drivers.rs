@@ -8,9 +8,6 @@ use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use serde_json::Value;
 
-/// Longest name of a driver.
-const LONGEST_DRIVER: usize = 63;
-
 /// Texts, or lists, that a source cannot be without, where nothing else is checked.
 const NEEDED: [(&str, &[&str]); 9] = [
     ("glusterfs", &["endpoints", "path"]),
@@ -246,16 +243,7 @@ fn azure_disk(source: &At) {
 }
 
 fn csi(source: &At) {
-    let driver = source.at("driver");
-    let text = driver.text();
-    if text.is_empty() {
-        driver.required("");
-    } else {
-        if text.len() > LONGEST_DRIVER {
-            driver.too_long(LONGEST_DRIVER);
-        }
-        names::tell(&driver, text, names::subdomain(&text.to_lowercase()));
-    }
+    source.at("driver").driver_name();
     let secret = source.at("nodePublishSecretRef");
     if !secret.is_set() {
         return;

@@ -1,17 +1,21 @@
-//! Defaults and checks of the registrations themselves: webhook configurations and policies.
+//! Defaults and checks of the registrations themselves: webhook configurations, policies, and APIServices.
 //!
-//! Inputs: decoded objects of group `admissionregistration.k8s.io`. Absent on purpose: running them.
+//! Inputs: decoded objects of the groups `admissionregistration.k8s.io` and `apiregistration.k8s.io`. Absent on purpose:
+//! running them.
 
 use fleet_apiserver_ground::tree::{self, default_to};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::{At, Causes};
 use serde_json::{Map, Value, json};
 
+mod api_service;
 mod matching;
 mod mutating;
 mod policies;
 mod validating;
 mod webhooks;
+
+pub use api_service::api_service;
 
 /// Group of the registrations; webhooks never review them.
 pub const GROUP: &str = "admissionregistration.k8s.io";
@@ -85,12 +89,24 @@ pub fn defaults(plural: &str, value: &mut Value) {
     }
 }
 
-/// Checks a registration.
-pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
+/// Names that only files of a server have.
+const STATIC_NAMES: &str = ".static.k8s.io";
+
+/// What a client is warned of who writes a registration of this name.
+pub fn warning(name: &str) -> Option<String> {
+    let why = "are reserved for static manifest-based configurations and cannot be managed via the API";
+    name.ends_with(STATIC_NAMES).then(|| format!("metadata.name: names ending with {STATIC_NAMES:?} {why}"))
+}
+
+/// Checks a registration, or its status.
+pub fn check(plural: &str, value: &Value, subresource: &str, causes: &mut Vec<Cause>) {
     let found = Causes::default();
     {
         let new = At::root(value, &found);
         match plural {
+            "validatingadmissionpolicies" if subresource == "status" => {
+                validating::status(&new.at("status"));
+            }
             "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => webhooks::check(&new),
             "validatingadmissionpolicies" => validating::policy(&new),
             "validatingadmissionpolicybindings" => validating::binding(&new.at("spec")),

@@ -2,57 +2,58 @@
 //!
 //! Inputs: decoded registrations, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use fleet_apiserver_cel::rules::{Wanted, problem};
+use fleet_apiserver_cel::rules::{Known, Wanted};
+use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use fleet_apiserver_schema::validate::NameRule;
+use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Variables of match conditions.
-pub const CONDITION: [&str; 4] = ["object", "oldObject", "request", "authorizer"];
-
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 
-/// What an expression may use, what it must be, and what is wrong where it is missing, if it has to be there.
+/// What an expression may read, what it has to be, and what is said where it is missing.
 #[derive(Clone, Copy)]
-pub struct Scope<'a> {
-    pub variables: &'a [&'a str],
+pub struct Asked<'a> {
+    pub known: &'a Known,
     pub wanted: Wanted,
-    pub required: Option<&'a str>,
+    pub missing: &'a str,
 }
 
-/// Checks an expression.
-pub fn expression(at: &At, scope: Scope<'_>) {
-    if at.text().trim().is_empty() {
-        if let Some(why) = scope.required {
-            at.required(why);
-        }
-    } else if let Some(why) = problem(at.text(), scope.variables, scope.wanted) {
-        at.invalid(&why);
+/// Checks the text of an expression at its place.
+pub fn expression(at: &At, text: &str, asked: Asked<'_>) {
+    if text.trim().is_empty() {
+        at.required(asked.missing);
+    } else if let Some(why) = asked.known.problem(text, asked.wanted) {
+        at.note(Cause::invalid(at.path(), &json!(text), &why));
     }
 }
 
 /// Checks match conditions.
-pub fn match_conditions(list: &At, variables: &[&str]) {
+pub fn match_conditions(list: &At, known: &Known) {
     /// As the real server has it.
     const MOST: usize = 64;
     if list.len() > MOST {
         list.too_many(MOST);
     }
+    let asked = Asked { known, wanted: Wanted::Bool, missing: "" };
+    let mut seen = BTreeSet::new();
     for condition in list.items().take(MOST) {
-        let scope = Scope { variables, wanted: Wanted::Bool, required: Some("") };
-        expression(&condition.at("expression"), scope);
+        let judged = condition.at("expression");
+        expression(&judged, judged.text().trim(), asked);
         let name = condition.at("name");
         if name.need() {
             name.qualified();
+            if !seen.insert(name.text()) {
+                name.duplicate();
+            }
         }
     }
-    list.unique("name");
 }
 
 /// Checks what a policy or a binding is about.
 pub fn match_resources(at: &At) {
-    selecting(at);
+    match_policy(at);
+    selectors(at);
     for list in ["resourceRules", "excludeResourceRules"] {
         for rule in at.at(list).items() {
             let mut seen = BTreeSet::new();
@@ -67,9 +68,13 @@ pub fn match_resources(at: &At) {
     }
 }
 
-/// Checks how kinds are matched, and the selectors of namespaces and objects.
-pub fn selecting(at: &At) {
-    at.at("matchPolicy").one_of(&MATCH_POLICIES);
+/// Checks how kinds are matched.
+pub fn match_policy(at: &At) {
+    at.at("matchPolicy").if_set_one_of(&["Equivalent", "Exact"]);
+}
+
+/// Checks the selectors of namespaces and objects.
+pub fn selectors(at: &At) {
     for selector in ["namespaceSelector", "objectSelector"] {
         at.at(selector).label_selector();
     }
@@ -88,7 +93,7 @@ pub fn rule(rule: &At) {
         version.required("");
     }
     resources(&rule.at("resources"));
-    rule.at("scope").one_of(&["*", "Cluster", "Namespaced"]);
+    rule.at("scope").if_set_one_of(&["*", "Cluster", "Namespaced"]);
 }
 
 /// A list has items, and `*` stands alone.

@@ -1,8 +1,8 @@
 //! Checks of policies that change objects, and of their bindings.
 
-use super::matching::{Scope, expression};
-use super::policies::{bound, frame, known, undeclared};
-use fleet_apiserver_cel::rules::Wanted;
+use super::matching::{Asked, expression};
+use super::policies::{Variables, bound, frame};
+use fleet_apiserver_cel::rules::{Known, Wanted};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
 use serde_json::json;
@@ -15,37 +15,31 @@ const KINDS: [(&str, &str, Wanted); 2] = [
 
 /// Checks the spec of a policy.
 pub fn policy(spec: &At) {
-    let declared = frame(spec);
-    operations(&spec.at("matchConstraints"));
-    let (variables, _) = known(spec);
+    let known = frame(spec, Variables::Always, operations);
     let mutations = spec.at("mutations");
     if mutations.is_empty() {
         mutations.required("mutations must contain at least one item");
     }
-    mutations.items().for_each(|mutation| self::mutation(&mutation, &variables, &declared));
+    mutations.items().for_each(|mutation| self::mutation(&mutation, &known));
     spec.at("reinvocationPolicy").need_one_of(&["IfNeeded", "Never"]);
 }
 
-fn mutation(mutation: &At, variables: &[&str], declared: &[&str]) {
+fn mutation(mutation: &At, known: &Known) {
     let found = mutation.at("patchType");
     found.need_one_of(&KINDS.map(|(kind, ..)| kind));
-    if !KINDS.iter().any(|(kind, ..)| *kind == found.text()) {
-        return;
+    let Some((kind, field, wanted)) = KINDS.iter().find(|(kind, ..)| *kind == found.text()) else { return };
+    let given = mutation.at(field);
+    if given.is_set() {
+        let judged = given.at("expression");
+        expression(&judged, judged.text().trim(), Asked { known, wanted: *wanted, missing: "" });
+    } else {
+        given.required(&format!("must be specified when patchType is {kind}"));
     }
-    for (kind, field, wanted) in KINDS {
-        let given = mutation.at(field);
-        match (kind == found.text(), given.is_set()) {
-            (true, false) => given.required(&format!("must be specified when patchType is {kind}")),
-            (true, true) => {
-                let judged = given.at("expression");
-                expression(&judged, Scope { variables, wanted, required: Some("") });
-                undeclared(&judged, declared);
-            }
-            (false, true) => {
-                let why = format!("must not be specified when patchType is {}", found.text());
-                given.note(Cause::invalid(given.path(), &json!(format!("{{{field}}}")), &why));
-            }
-            (false, false) => {}
+    for (_, other, _) in KINDS.iter().filter(|(other, ..)| other != kind) {
+        let given = mutation.at(other);
+        if given.is_set() {
+            let why = format!("must not be specified when patchType is {kind}");
+            given.note(Cause::invalid(given.path(), &json!(format!("{{{other}}}")), &why));
         }
     }
 }

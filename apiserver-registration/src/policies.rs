@@ -1,15 +1,12 @@
 //! What the policies that refuse and those that change have in common: parameters, variables, bindings.
 
-use super::matching::{CONDITION, Scope, expression, match_conditions, match_resources};
-use fleet_apiserver_cel::rules::Wanted;
-use fleet_apiserver_schema::definition::label_problem;
+use super::matching::{Asked, expression, match_conditions, match_resources};
+use fleet_apiserver_cel::rules::{Known, Wanted};
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate::{self, NameRule};
+use fleet_apiserver_schema::names;
+use fleet_apiserver_schema::validate::NameRule;
 use serde_json::json;
-
-/// Variables of the expressions of a policy; `params` only with a paramKind.
-const VARIABLES: [&str; 6] = ["object", "oldObject", "request", "authorizer", "namespaceObject", "variables"];
 
 /// Words of the language of expressions.
 const RESERVED: [&str; 21] = [
@@ -36,23 +33,23 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The names that the expressions of a policy know, and those that its match conditions know.
-pub fn known(spec: &At) -> (Vec<&'static str>, Vec<&'static str>) {
-    let mut known = VARIABLES.to_vec();
-    let mut before = CONDITION.to_vec();
-    before.push("namespaceObject");
-    if spec.at("paramKind").is_set() {
-        known.push("params");
-        before.push("params");
-    }
-    (known, before)
+/// Whether the expressions of a policy know `variables`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Variables {
+    /// Also where the policy has none.
+    Always,
+    /// Where it has some.
+    IfAny,
 }
 
-/// Checks what a policy is about, its parameters and its variables. Returns the names of the variables.
-pub fn frame<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
-    spec.at("failurePolicy").one_of(&["Fail", "Ignore"]);
+/// Checks what a policy is about, its parameters and its variables; `about` says more of what it is about. Returns what the
+/// other expressions of the policy know.
+pub fn frame(spec: &At, variables: Variables, about: fn(&At)) -> Known {
+    spec.at("failurePolicy").if_set_one_of(&["Fail", "Ignore"]);
+    let mut known = Known::of_write().with_authorizer();
     if spec.at("paramKind").is_set() {
         param_kind(&spec.at("paramKind"));
+        known = known.with_params();
     }
     let constraints = spec.at("matchConstraints");
     if constraints.is_set() {
@@ -60,26 +57,29 @@ pub fn frame<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
         if constraints.at("resourceRules").is_empty() {
             constraints.at("resourceRules").required("");
         }
+        about(&constraints);
     } else {
         constraints.required("");
     }
-    let (known, before) = known(spec);
-    match_conditions(&spec.at("matchConditions"), &before);
-    let scope =
-        Scope { variables: &known, wanted: Wanted::Any, required: Some("expression is not specified") };
-    let mut declared = Vec::new();
-    for variable in spec.at("variables").items() {
-        let name = variable.at("name");
-        identifier(&name, &declared);
-        expression(&variable.at("expression"), scope);
-        // A variable knows those before it.
-        undeclared(&variable.at("expression"), &declared);
-        declared.push(name.text());
+    match_conditions(&spec.at("matchConditions"), &known);
+    let list = spec.at("variables");
+    if variables == Variables::Always || !list.is_empty() {
+        known = known.with_variables();
     }
-    declared
+    for variable in list.items() {
+        let (name, value) = (variable.at("name"), variable.at("expression"));
+        identifier(&name);
+        let missing = "expression is not specified";
+        expression(&value, value.text(), Asked { known: &known, wanted: Wanted::Any, missing });
+        // A variable knows those before it.
+        if !value.text().trim().is_empty() {
+            known.declare(name.text(), value.text());
+        }
+    }
+    known
 }
 
-fn identifier(name: &At, declared: &[&str]) {
+fn identifier(name: &At) {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     let text = name.text();
     if text.trim().is_empty() {
@@ -89,24 +89,6 @@ fn identifier(name: &At, declared: &[&str]) {
         || RESERVED.contains(&text)
     {
         name.invalid("must be a valid CEL identifier");
-    } else if declared.contains(&text) {
-        name.duplicate();
-    }
-}
-
-/// Names a variable that an expression reads and nobody has declared before.
-pub fn undeclared(at: &At, declared: &[&str]) {
-    const READ: &str = "variables.";
-    let text = at.text();
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    for (i, _) in text.match_indices(READ) {
-        let rest = &text[i + READ.len()..];
-        let name = &rest[..rest.find(|c: char| !word(c)).unwrap_or(rest.len())];
-        // In a text, or the end of a longer name, it reads nothing.
-        let inside = text[..i].chars().next_back().is_some_and(|c| word(c) || matches!(c, '.' | '"' | '\''));
-        if !inside && !name.is_empty() && !declared.contains(&name) {
-            at.invalid(&format!("compilation failed: undefined field '{name}'"));
-        }
     }
 }
 
@@ -123,20 +105,23 @@ fn param_kind(at: &At) {
         if number.contains('/') {
             version.invalid(&format!("unexpected GroupVersion string: {text}"));
         } else {
-            if let Some(why) = validate::name(NameRule::Subdomain, group).filter(|_| !group.is_empty()) {
-                part(group, &why);
+            let whys = names::subdomain(group);
+            if !group.is_empty() && !whys.is_empty() {
+                part(group, &whys.join(","));
             }
+            let whys = names::label_1035(number);
             if number.is_empty() {
                 version.invalid("version must be specified");
-            } else if let Some(why) = label_problem(number) {
-                part(number, why);
+            } else if !whys.is_empty() {
+                part(number, &whys.join(","));
             }
         }
     }
-    if kind.need()
-        && let Some(why) = label_problem(&kind.text().to_lowercase())
-    {
-        kind.invalid(&format!("may have mixed case, but should otherwise match: {why}"));
+    if kind.need() {
+        let whys = names::label_1035(&kind.text().to_lowercase()).join(",");
+        if !whys.is_empty() {
+            kind.invalid(&format!("may have mixed case, but should otherwise match: {whys}"));
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Checks of policies that refuse objects, and of their bindings.
 
-use super::matching::{Scope, expression};
-use super::policies::{bound, frame, known, undeclared};
-use fleet_apiserver_cel::rules::Wanted;
+use super::matching::{Asked, expression};
+use super::policies::{Variables, bound, frame};
+use fleet_apiserver_cel::go_text;
+use fleet_apiserver_cel::rules::{Known, Wanted};
+use fleet_apiserver_schema::conditions;
 use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::validate;
+use fleet_apiserver_schema::jsonpath::JsonPath;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -20,42 +22,64 @@ const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 /// Checks a policy.
 pub fn policy(new: &At) {
     let spec = new.at("spec");
-    let declared = frame(&spec);
-    let (known, _) = known(&spec);
+    let known = frame(&spec, Variables::IfAny, |_| {});
     let (checks, notes) = (spec.at("validations"), spec.at("auditAnnotations"));
     if checks.is_empty() && notes.is_empty() {
         for list in [&checks, &notes] {
             list.required("validations or auditAnnotations must contain at least one item");
         }
     }
-    let missing = Some("expression is not specified");
+    // Who may do what is no part of a message.
+    let of_message = known.without_authorizer();
     for check in checks.items() {
         let (judged, message) = (check.at("expression"), check.at("messageExpression"));
-        expression(&judged, Scope { variables: &known, wanted: Wanted::Bool, required: missing });
-        undeclared(&judged, &declared);
-        if !message.text().is_empty() && message.text().trim().is_empty() {
-            message.invalid("must be non-empty if specified");
+        let missing = "expression is not specified";
+        expression(&judged, judged.text(), Asked { known: &known, wanted: Wanted::Bool, missing });
+        if !message.text().is_empty() {
+            let blank = message.text().trim().is_empty();
+            let asked = Asked { known: &of_message, wanted: Wanted::Text, missing: "" };
+            if blank {
+                message.invalid("must be non-empty if specified");
+            } else {
+                expression(&message, message.text(), asked);
+            }
         }
-        expression(&message, Scope { variables: &known, wanted: Wanted::Text, required: None });
-        undeclared(&message, &declared);
         worded(&check);
     }
+    audit(new.at("metadata.name").text(), &notes, &known);
+}
+
+/// Checks the notes that a policy makes in the audit log.
+fn audit(policy: &str, notes: &At, known: &Known) {
     if notes.len() > MOST_NOTES {
-        notes.invalid(&format!("must not have more than {MOST_NOTES} auditAnnotations"));
+        let part = |note: &At, field: &str| go_text::json(&json!(note.at(field).text()));
+        let shown = notes.items().map(|note| {
+            format!(
+                "{{\"Key\":{},\"ValueExpression\":{}}}",
+                part(&note, "key"),
+                part(&note, "valueExpression")
+            )
+        });
+        let shown = go_text::cut(format!("[{}]", shown.collect::<Vec<_>>().join(",")));
+        notes.wrong(&format!("{shown}: must not have more than {MOST_NOTES} auditAnnotations"));
     }
-    let policy = new.at("metadata.name");
+    let mut seen = BTreeSet::new();
     for note in notes.items() {
-        key(&note.at("key"), policy.text());
+        let name = note.at("key");
+        key(&name, policy);
         let value = note.at("valueExpression");
-        if value.text().trim().len() > LONGEST_NOTE {
+        let text = value.text().trim();
+        if text.is_empty() {
+            value.required("valueExpression is not specified");
+        } else if text.len() > LONGEST_NOTE {
             value.required(&format!("must not exceed {LONGEST_NOTE} bytes in length"));
-            continue;
+        } else if let Some(why) = known.problem(text, Wanted::TextOrNull) {
+            value.invalid(&why);
         }
-        let required = Some("valueExpression is not specified");
-        expression(&value, Scope { variables: &known, wanted: Wanted::TextOrNull, required });
-        undeclared(&value, &declared);
+        if !seen.insert(name.text()) {
+            name.duplicate();
+        }
     }
-    notes.unique("key");
 }
 
 /// The key of a note stands behind the name of its policy.
@@ -63,9 +87,6 @@ fn key(key: &At, policy: &str) {
     let whole = format!("{policy}/{}", key.text());
     if policy.is_empty() {
         key.note(Cause::invalid(key.path(), &json!(key.text()), "requires metadata.name be non-empty"));
-    } else if key.text().is_empty() {
-        key.note(Cause::invalid(key.path(), &json!(whole), validate::NO_NAME_PART));
-        key.note(Cause::invalid(key.path(), &json!(whole), validate::QUALIFIED));
     } else {
         key.qualified_as(&whole);
     }
@@ -80,7 +101,7 @@ fn worded(check: &At) {
     } else if text.contains(['\n', '\r']) {
         message.invalid("must not contain line breaks");
     }
-    check.at("reason").one_of(&REASONS);
+    check.at("reason").if_set_one_of(&REASONS);
 }
 
 /// Checks the spec of a binding.
@@ -105,4 +126,21 @@ pub fn binding(spec: &At) {
     if actions.is_empty() {
         list.required("at least one validation action is required");
     }
+}
+
+/// Checks the status of a policy: what the server found in its expressions.
+pub fn status(status: &At) {
+    for warning in status.at("typeChecking.expressionWarnings").items() {
+        warning.at("warning").need();
+        let place = warning.at("fieldRef");
+        let text = place.text().trim();
+        if text.is_empty() {
+            place.required("");
+        } else if JsonPath::new(text).is_none() {
+            let open = text.rfind('[').is_some_and(|at| !text[at..].contains(']'));
+            let why = if open { "unterminated array" } else { "unrecognized character in action" };
+            place.note(Cause::invalid(place.path(), &json!(text), &format!("invalid JSONPath: {why}")));
+        }
+    }
+    conditions::check(&status.at("conditions"));
 }

@@ -1,10 +1,12 @@
 //! How a webhook is reached: by a URL, or by a service of the cluster; and which versions of a review it knows.
 //!
 //! Inputs: the configuration of a client, as webhooks and conversions have it. Source: Kubernetes 1.36. Absent on purpose:
-//! the bundle of certificates, and whether anybody answers.
+//! whether anybody answers.
 
 use crate::field::At;
-use crate::names;
+use crate::{names, pem};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_cel::go_text;
 use serde_json::json;
@@ -30,6 +32,32 @@ pub fn review_versions(list: &At, missing: &str) {
     if !VERSIONS.iter().any(|known| seen.contains(known)) {
         list.invalid(&format!("must include at least one of {}", VERSIONS.join(", ")));
     }
+}
+
+/// Why a bundle of certificates, in base64, is not one that a client can trust, or None.
+pub fn bundle_problem(bundle: &str) -> Option<String> {
+    let bytes = STANDARD.decode(bundle).unwrap_or_default();
+    if bytes.is_empty() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let (mut rest, mut wrong) = (&*text, None);
+    while let Some((block, after)) = pem::next_block(rest) {
+        rest = after;
+        if block.label != pem::CERTIFICATE || block.has_headers {
+            continue;
+        }
+        match pem::certificate_problem(&block.contents) {
+            None => return None,
+            Some(why) => wrong = wrong.or(Some(format!("failed to parse certificate: {why}"))),
+        }
+    }
+    let why = match wrong {
+        Some(why) => why,
+        None if rest.is_empty() => "no valid certificate authority data seen".into(),
+        None => "unable to parse bytes as PEM block".into(),
+    };
+    Some(format!("unable to load root certificates: {why}"))
 }
 
 /// Checks how a webhook is reached.
@@ -123,8 +151,11 @@ impl Url<'_> {
 }
 
 fn check_service(service: &At) {
-    for field in ["name", "namespace"] {
-        service.at(field).need();
+    // The real server takes one for the other: each is told where the other one is missing.
+    for (field, other) in [("name", "namespace"), ("namespace", "name")] {
+        if service.at(other).text().is_empty() {
+            service.at(field).required("");
+        }
     }
     let (port, path) = (service.at("port"), service.at("path"));
     if port.number().is_some_and(|n| !(1..=65_535).contains(&n)) {
@@ -136,10 +167,11 @@ fn check_service(service: &At) {
         "//" => return path.invalid("segment[0] may not be empty"),
         _ => {}
     }
-    let below = text.strip_prefix('/').unwrap_or(text);
-    if below.len() == text.len() {
+    if !text.starts_with('/') {
         path.invalid("must start with a '/'");
     }
+    // Whatever the first character is, the steps begin behind it.
+    let below = text.char_indices().nth(1).map_or("", |(at, _)| &text[at..]);
     for (i, step) in below.strip_suffix('/').unwrap_or(below).split('/').enumerate() {
         if step.is_empty() {
             path.invalid(&format!("segment[{i}] may not be empty"));

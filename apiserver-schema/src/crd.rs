@@ -6,7 +6,7 @@ use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
 use crate::resource::{Column, Resource, ScalePaths};
 use crate::validate::{self, NameRule, quoted};
-use crate::{builtins, canonical, compiled, definition};
+use crate::{builtins, canonical, client_config, compiled, definition};
 use fleet_apiserver_ground::tree;
 use serde_json::{Map, Value, json};
 
@@ -129,8 +129,12 @@ pub fn accept_names(crd: &mut Value, others: &[Value], now: &str) -> bool {
             if !is(crd, "NamesAccepted", "True") {
                 condition(crd, "NamesAccepted", "True", "NoConflicts", now);
             }
-            if !is(crd, "Established", "True") {
+            let trusted = client_config::bundle_problem(definition::bundle(crd)).is_none();
+            if !is(crd, "Established", "True") && trusted {
                 condition(crd, "Established", "True", "InitialNamesAccepted", now);
+            } else if !is(crd, "Established", "True") {
+                let why = "The conversion webhook CABundle is invalid";
+                say(crd, "Established", "False", "InvalidCABundle", why, now);
             }
         }
         Some((reason, name)) => {

@@ -5,7 +5,6 @@
 //! with a schema (see `compiled`), and with metadata.
 
 use crate::field::{At, Causes};
-pub use crate::validate::label_problem;
 use crate::{client_config, compiled, names};
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_cel::go_text;
@@ -57,7 +56,7 @@ pub fn check(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) {
     if preserve.is_true() && strategy.text() != "None" {
         strategy.invalid("must be None if spec.preserveUnknownFields is true");
     }
-    conversion(&spec.at("conversion"));
+    conversion(&spec.at("conversion"), old.is_some_and(checks_bundle));
     if let Some(old) = old {
         changed(&root, &At::root(old, &found));
     }
@@ -182,7 +181,23 @@ fn of_names(names: &At) {
     names.at("categories").items().for_each(|name| label(&name));
 }
 
-fn conversion(at: &At) {
+fn is_established(crd: &Value) -> bool {
+    let is = |c: &Value| tree::text(c, &["type"]) == "Established" && tree::text(c, &["status"]) == "True";
+    tree::list(crd, &["status", "conditions"]).iter().any(is)
+}
+
+/// The certificates by which the webhook of a definition is trusted.
+pub fn bundle(crd: &Value) -> &str {
+    tree::text(crd, &["spec", "conversion", "webhook", "clientConfig", "caBundle"])
+}
+
+/// Where a definition is served, certificates that are none do not take the place of others.
+fn checks_bundle(old: &Value) -> bool {
+    is_established(old) && client_config::bundle_problem(bundle(old)).is_none()
+}
+
+/// `strict`: certificates have to be some.
+fn conversion(at: &At, strict: bool) {
     if !at.is_set() {
         return;
     }
@@ -196,6 +211,10 @@ fn conversion(at: &At) {
     if strategy.text() == "Webhook" {
         if config.is_set() {
             client_config::check(&config);
+            let bundle = config.at("caBundle");
+            if let Some(why) = client_config::bundle_problem(bundle.text()).filter(|_| strict) {
+                bundle.invalid(&why);
+            }
         } else {
             config.required("required when strategy is set to Webhook");
         }
@@ -409,8 +428,7 @@ fn scale_paths(scale: &At) {
 }
 
 fn changed(new: &At, old: &At) {
-    let is_established = |c: At| c.at("type").text() == "Established" && c.at("status").text() == "True";
-    let fixed: &[&str] = if old.at("status.conditions").items().any(is_established) {
+    let fixed: &[&str] = if is_established(old.value()) {
         &["spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"]
     } else {
         &["spec.group", "spec.names.plural"]

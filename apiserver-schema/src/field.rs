@@ -69,16 +69,18 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// The entries of a map that users choose the keys of.
     pub fn entries<'b>(&'b self) -> impl Iterator<Item = (&'v str, At<'v, 'b>)> {
-        let entry = |(key, value): (&'v String, &'v Value)| {
-            (key.as_str(), At { value, parent: Some(self), step: Step::Key(key), causes: self.causes })
-        };
-        self.value.as_object().into_iter().flatten().map(entry)
+        let map = self.value.as_object().into_iter().flatten();
+        map.map(move |(key, value)| (key.as_str(), self.entry(key, value)))
+    }
+
+    /// The value of an entry, at a place that is shown under this key.
+    pub fn entry<'b>(&'b self, shown: &'b str, value: &'v Value) -> At<'v, 'b> {
+        At { value, parent: Some(self), step: Step::Key(shown), causes: self.causes }
     }
 
     /// A place in this list or map that is not there to be looked at.
     pub fn key<'b>(&'b self, key: &'b str) -> At<'v, 'b> {
-        let value = self.value.get(key).unwrap_or(&NOTHING);
-        At { value, parent: Some(self), step: Step::Key(key), causes: self.causes }
+        self.entry(key, self.value.get(key).unwrap_or(&NOTHING))
     }
 
     /// The value, or null.
@@ -222,6 +224,13 @@ impl<'v, 'p> At<'v, 'p> {
         }
     }
 
+    /// One of a few words, if anything is written, an empty text too.
+    pub fn if_set_one_of(&self, allowed: &[&str]) {
+        if self.is_set() && !allowed.contains(&self.text()) {
+            self.unsupported(allowed);
+        }
+    }
+
     /// One of a few words; required.
     pub fn need_one_of(&self, allowed: &[&str]) {
         if self.text().is_empty() {
@@ -324,6 +333,20 @@ impl<'v, 'p> At<'v, 'p> {
         for why in whys {
             self.note(Cause::invalid(self.path(), &Value::from(text), why.as_ref()));
         }
+    }
+
+    /// The name of a driver, which may have capital letters.
+    pub fn driver_name(&self) {
+        if self.text().is_empty() { self.required("") } else { self.driver_name_as(self.text()) }
+    }
+
+    /// This text, at this path, must be the name of a driver.
+    pub fn driver_name_as(&self, text: &str) {
+        const LONGEST: usize = 63;
+        if text.len() > LONGEST {
+            self.too_long(LONGEST);
+        }
+        self.tell(text, &names::subdomain(&text.to_lowercase()));
     }
 
     /// A map of labels.

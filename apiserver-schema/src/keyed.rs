@@ -3,6 +3,7 @@
 //!
 //! Inputs: an object, and for a change the one before. Absent on purpose: single values (see `validate`).
 
+use crate::names;
 use crate::schema::{ListKind, Schema};
 use crate::validate::{self, NameRule};
 use fleet_apiserver_cel::cause::Cause;
@@ -75,8 +76,10 @@ fn embedded(node: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause>) {
             Value::String(text) if key == "apiVersion" => {
                 (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"))
             }
-            Value::String(text) => validate::label_problem(&text.to_lowercase())
-                .map(|why| format!("may have mixed case, but should otherwise match: {why}")),
+            Value::String(text) => {
+                let whys = names::label_1035(&text.to_lowercase()).join(",");
+                (!whys.is_empty()).then(|| format!("may have mixed case, but should otherwise match: {whys}"))
+            }
             _ => Some("must be a string".to_string()),
         };
         causes.extend(why.map(|why| Cause::invalid(format!("{path}.{key}"), found, &why)));

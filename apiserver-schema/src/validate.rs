@@ -142,19 +142,6 @@ fn manager(entry: &Value, i: usize, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Message for a qualified name without its last part.
-pub const NO_NAME_PART: &str = "name part must be non-empty";
-
-/// Message for a key that labels cannot have.
-pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-    with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-
-/// Why a text is no label that begins with a letter (RFC 1035), or None: the first of all reasons.
-pub fn label_problem(text: &str) -> Option<&'static str> {
-    names::label_1035(text).first().copied()
-}
-
 /// What is wrong with a key of a ConfigMap or Secret.
 pub fn config_key(key: &str) -> Option<&'static str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');

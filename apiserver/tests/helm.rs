@@ -174,10 +174,20 @@ async fn server() -> Option<(ApiServer, Server, Helm)> {
 
 /// An object's JSON by the in-process door, or null.
 async fn get(api: &ApiServer, path: &str) -> serde_json::Value {
+    ask(api.router(), http::Method::GET, path, "").await
+}
+
+/// The answer by the in-process door, or null.
+async fn ask(router: axum::Router, method: http::Method, path: &str, body: &str) -> serde_json::Value {
     use http_body_util::BodyExt;
     use tower::ServiceExt;
-    let request = http::Request::get(path).body(axum::body::Body::empty()).expect("a request");
-    let response = api.router().oneshot(request).await.expect("answers");
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(axum::body::Body::from(body.to_owned()))
+        .expect("a request");
+    let response = router.oneshot(request).await.expect("answers");
     if !response.status().is_success() {
         return serde_json::Value::Null;
     }
@@ -309,6 +319,7 @@ async fn the_charts_of_fleet_install() {
     let agent = get(&api, "/apis/apps/v1/namespaces/fleet-system/deployments/agent").await;
     assert!(agent["spec"].to_string().contains("/etc/fleet/scheduler/volcano-scheduler.conf"), "{agent}");
     stay_up(&api, &helm, &chart("fleet"), &member).await;
+    are_tested(&api, &helm, &chart("fleet"), &member).await;
     helm.ok(&["uninstall", "agent", "-n", "fleet-system"], "uninstalled");
     helm.ok(&["uninstall", "fleet", "-n", "fleet-hub"], "uninstalled");
     served.shutdown().await;
@@ -345,4 +356,100 @@ async fn stay_up(api: &ApiServer, helm: &Helm, hub: &str, member: &str) {
     }
     // The portal has a policy of its own.
     assert_eq!(counts().await, [1, 2, 1, 1]);
+}
+
+/// What the pod of a `helm test` was, and whether what it needs was there beside it.
+struct Tested {
+    pod: serde_json::Value,
+    needs: Vec<bool>,
+}
+
+/// Plays the kubelet for the pod of a `helm test`: it runs, and succeeds.
+fn play(
+    api: &ApiServer,
+    namespace: &str,
+    name: &str,
+    needs: &[&'static str],
+) -> tokio::task::JoinHandle<Tested> {
+    let (router, needs) = (api.router(), needs.to_vec());
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    tokio::spawn(async move {
+        let mut pod = serde_json::Value::Null;
+        while pod.is_null() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            pod = ask(router.clone(), http::Method::GET, &path, "").await;
+        }
+        let mut there = Vec::new();
+        for need in needs {
+            there.push(!ask(router.clone(), http::Method::GET, need, "").await.is_null());
+        }
+        let status = r#"{"status": {"phase": "Succeeded"}}"#;
+        ask(router, http::Method::PATCH, &format!("{path}/status"), status).await;
+        Tested { pod, needs: there }
+    })
+}
+
+/// A pod that no policy of pod security refuses, and that runs this command.
+fn is_restricted(pod: &serde_json::Value, command: &str) {
+    let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+    let words: Vec<&str> = ["command", "args"]
+        .iter()
+        .flat_map(|list| container[*list].as_array().into_iter().flatten())
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    assert_eq!(words.join(" "), command);
+    assert_eq!(
+        (&spec["securityContext"]["runAsNonRoot"], &spec["restartPolicy"]),
+        (&true.into(), &"OnFailure".into())
+    );
+    assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(spec["activeDeadlineSeconds"], 120, "it ends, whatever it finds");
+    let of_container = &container["securityContext"];
+    assert_eq!(of_container["readOnlyRootFilesystem"], true);
+    assert_eq!(of_container["allowPrivilegeEscalation"], false);
+    assert_eq!(of_container["capabilities"]["drop"], serde_json::json!(["ALL"]));
+}
+
+/// `helm test` of both charts: a pod with few rights or none, of which nothing is left.
+async fn are_tested(api: &ApiServer, helm: &Helm, hub: &str, member: &str) {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let needs = [
+        "/api/v1/namespaces/fleet-hub/serviceaccounts/fleet-test",
+        "/api/v1/namespaces/fleet-hub/configmaps/fleet-test",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/fleet-hub-fleet-test",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/fleet-hub-fleet-test",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/fleet-hub-fleet-test",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/fleet-hub-fleet-test",
+    ];
+    let absent = async || {
+        let mut all = needs.to_vec();
+        all.extend([
+            "/api/v1/namespaces/fleet-hub/pods/fleet-test",
+            "/api/v1/namespaces/fleet-system/pods/agent-test",
+        ]);
+        for path in all {
+            assert!(get(api, path).await.is_null(), "{path} is there without a test");
+        }
+    };
+    absent().await;
+    let played = play(api, "fleet-hub", "fleet-test", &needs);
+    helm.ok(&["test", "fleet", "-n", "fleet-hub", "--timeout", "60s"], "Phase:          Succeeded");
+    let found = played.await.expect("played");
+    assert_eq!(found.needs, [true; 6]);
+    is_restricted(&found.pod, "fleet --kubeconfig /etc/fleet/kubeconfig doctor --hub-only --strict");
+    let played = play(api, "fleet-system", "agent-test", &[]);
+    helm.ok(&["test", "agent", "-n", "fleet-system", "--timeout", "60s"], "Phase:          Succeeded");
+    let pod = played.await.expect("played").pod;
+    is_restricted(&pod, "fleet --kubeconfig /etc/fleet/hub/kubeconfig status east --check");
+    assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "no account of the member");
+    assert_eq!(pod["spec"]["volumes"][0]["secret"]["secretName"], "hub-kubeconfig");
+    absent().await;
+    // Whoever wants no such pod has none.
+    for (name, chart, namespace) in [("fleet", hub, "fleet-hub"), ("agent", member, "fleet-system")] {
+        let off = ["upgrade", name, chart, "-n", namespace, "--reuse-values", "--set", "tests.enabled=false"];
+        helm.ok(&off, "REVISION: 4");
+        let (_, hooks) = helm.run(&helm.program, &["get", "hooks", name, "-n", namespace]);
+        assert!(!hooks.contains("kind: Pod"), "{hooks}");
+    }
+    assert!(get(api, &format!("{rbac}/clusterroles/fleet-hub-fleet")).await.is_object(), "the release stays");
 }

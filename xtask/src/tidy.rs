@@ -44,13 +44,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("fleet-apiserver-pods", &["fleet-resources", "fleet-apiserver-ground", "fleet-apiserver-schema"]),
     (
-        "fleet-apiserver-kinds",
+        "fleet-apiserver-devices",
         &[
             "fleet-resources",
             "fleet-apiserver-ground",
             "fleet-apiserver-cel",
             "fleet-apiserver-schema",
             "fleet-apiserver-pods",
+        ],
+    ),
+    (
+        "fleet-apiserver-kinds",
+        &[
+            "fleet-resources",
+            "fleet-apiserver-ground",
+            "fleet-apiserver-schema",
+            "fleet-apiserver-pods",
+            "fleet-apiserver-devices",
             "fleet-apiserver-registration",
         ],
     ),

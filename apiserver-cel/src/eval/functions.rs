@@ -1,5 +1,6 @@
 //! Functions by name: those of the language, and which room has the others.
 
+use super::mark::Index;
 use super::outcome::{Failure, Outcome, failed};
 use super::value::{List, Value};
 use super::{convert, format, formats, library, lists, operators, texts, time, url};
@@ -70,7 +71,8 @@ fn own(name: &str, values: &[Value]) -> Option<Outcome> {
             Ok(Value::Bool(covers(a, b) && covers(b, a)))
         }
         ("sets.intersects", [Value::List(a), Value::List(b)]) => {
-            Ok(Value::Bool(a.items.iter().any(|item| b.items.contains(item))))
+            let known = Index::of(&b.items);
+            Ok(Value::Bool(a.items.iter().any(|item| known.has(item))))
         }
         ("jsonpatch.escapeKey", [Value::Text(key)]) => {
             Ok(Value::text(key.replace('~', "~0").replace('/', "~1")))
@@ -102,5 +104,6 @@ fn unwrap(list: &List) -> Outcome {
 }
 
 fn covers(all: &List, some: &List) -> bool {
-    some.items.iter().all(|item| all.items.contains(item))
+    let known = Index::of(&all.items);
+    some.items.iter().all(|item| known.has(item))
 }

@@ -1,5 +1,6 @@
 //! Functions of lists.
 
+use super::mark::Index;
 use super::operators;
 use super::outcome::{Failure, Outcome, failed};
 use super::value::{List, Value};
@@ -38,13 +39,8 @@ pub fn call(name: &str, values: &[Value]) -> Option<Outcome> {
         ("sort", []) => Some(sort(items, items)),
         (SORT_BY, [Value::List(keys)]) => Some(sort(items, &keys.items)),
         ("distinct", []) => {
-            let mut seen: Vec<Value> = Vec::new();
-            for item in items {
-                if !seen.contains(item) {
-                    seen.push(item.clone());
-                }
-            }
-            made(seen)
+            let mut seen = Index::default();
+            made(items.iter().filter(|item| seen.add(item)).cloned().collect())
         }
         ("reverse", []) => made(items.iter().rev().cloned().collect()),
         ("first", []) => Some(Ok(Value::Optional(items.first().cloned().map(Arc::new)))),

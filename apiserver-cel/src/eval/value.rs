@@ -1,5 +1,6 @@
 //! Values of expressions: what they are, when two are equal, and which is less.
 
+use super::mark::{Index, Mark};
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use kube_cel::cel::objects::Opaque;
@@ -272,7 +273,21 @@ impl List {
         if self.identity == Identity::Place && other.identity == Identity::Place {
             return self.items == other.items;
         }
-        self.items.iter().all(|item| other.items.contains(item))
+        if self.items == other.items {
+            return true;
+        }
+        let known = Index::of(&other.items);
+        self.items.iter().all(|item| known.has(item))
+    }
+
+    /// The mark of what tells an item from the others.
+    fn mark(&self, item: &Value) -> Mark {
+        match (&self.identity, item) {
+            (Identity::Keys(keys), Value::Map(map)) => {
+                Mark::of_parts(keys.iter().map(|key| map.entries.get(&Key::Text(key.as_str().into()))))
+            }
+            _ => Mark::of(item),
+        }
     }
 
     fn identical(&self, a: &Value, b: &Value) -> bool {
@@ -292,10 +307,19 @@ impl List {
             made.items.extend(other.items.iter().cloned());
             return made;
         }
+        let mut places: BTreeMap<Mark, Vec<usize>> = BTreeMap::new();
+        for (place, item) in self.items.iter().enumerate() {
+            places.entry(self.mark(item)).or_default().push(place);
+        }
         for item in &other.items {
-            match made.items.iter_mut().find(|known| self.identical(known, item)) {
-                Some(known) => *known = item.clone(),
-                None => made.items.push(item.clone()),
+            let alike = places.entry(self.mark(item)).or_default();
+            let known = alike.iter().copied().find(|place| self.identical(&made.items[*place], item));
+            match known {
+                Some(place) => made.items[place] = item.clone(),
+                None => {
+                    alike.push(made.items.len());
+                    made.items.push(item.clone());
+                }
             }
         }
         made
@@ -348,5 +372,30 @@ mod tests {
         };
         assert_eq!(list(&[1, 2], Identity::Set), list(&[2, 1], Identity::Place));
         assert_ne!(list(&[1, 2], Identity::Place), list(&[2, 1], Identity::Place));
+    }
+
+    /// Each compared with each takes minutes.
+    #[test]
+    fn long_sets_are_compared_and_joined_in_one_pass() {
+        const ITEMS: i64 = 100_000;
+        let list = |items: Vec<Value>, identity| List { items, identity };
+        let numbers = |from: i64| (from..from + ITEMS).map(Value::Int);
+        let set = |from: i64| list(numbers(from).collect(), Identity::Set);
+        let reversed = list(numbers(0).rev().collect(), Identity::Place);
+        assert!(set(0).same(&reversed) && !set(0).same(&set(1)));
+        assert!(
+            set(0).joined(&set(10)).items == numbers(0).chain(numbers(ITEMS).take(10)).collect::<Vec<_>>()
+        );
+        let item = |key: i64, value: i64| {
+            Value::object([("k".to_owned(), Value::Int(key)), ("v".to_owned(), Value::Int(value))])
+        };
+        let keys = Identity::Keys(Arc::new(vec!["k".to_owned()]));
+        let before = list((0..ITEMS).map(|key| item(key, 0)).collect(), keys.clone());
+        let now = list((1..=ITEMS).rev().map(|key| item(key, 1)).collect(), keys);
+        let joined = before.joined(&now);
+        assert_eq!(joined.items.len() as i64, ITEMS + 1);
+        for (place, value) in [(0, item(0, 0)), (1, item(1, 1)), (joined.items.len() - 1, item(ITEMS, 1))] {
+            assert_eq!(joined.items[place], value);
+        }
     }
 }

@@ -7,7 +7,6 @@ use super::decl::{self, Decl};
 use super::types::Type;
 use super::{KEY, check, cost, has_rules, literals};
 use crate::cause::Cause;
-use crate::made;
 use crate::parse::parse;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
@@ -239,67 +238,6 @@ impl Walk {
     }
 }
 
-/// What an expression over free variables may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// A boolean.
-    Bool,
-    /// A text.
-    Text,
-    /// A text or null.
-    TextOrNull,
-    /// A part of the object that is changed, as it is applied.
-    Object,
-    /// A list of operations of a JSON patch.
-    Patches,
-    /// Anything.
-    Any,
-}
-
-/// Why an expression is not acceptable, if its variables have no declared types.
-pub fn problem(text: &str, variables: &[&str], wanted: Wanted) -> Option<String> {
-    let parsed = match parse(text) {
-        Ok(parsed) => parsed,
-        Err(why) => return Some(format!("compilation failed: {why}")),
-    };
-    let kind = |name: &str| match name {
-        "authorizer" => Type::named("Authorizer"),
-        "authorizer.requestResource" => Type::named("ResourceCheck"),
-        _ => Type::Dyn,
-    };
-    let variables: Vec<(&str, Type)> = variables.iter().map(|name| (*name, kind(name))).collect();
-    let objects = match wanted {
-        Wanted::Object | Wanted::Patches => Objects::Patches,
-        _ => Objects::None,
-    };
-    let found = match check::check(&parsed, &variables, objects) {
-        Ok((found, _)) => found,
-        Err(why) => return Some(format!("compilation failed: {why}")),
-    };
-    if let Some(why) = literals::hopeless(&parsed.root) {
-        return Some(why);
-    }
-    let is_made = |t: &Type, name: &str| matches!(t, Type::Made(found) if &**found == name);
-    let (fits, must) = match (wanted, &found) {
-        (Wanted::Any, _) => (true, String::new()),
-        (Wanted::Object, found) => {
-            (is_made(found, made::OBJECT), format!("must evaluate to Object but got {found}"))
-        }
-        (Wanted::Patches, found) => {
-            let fits = matches!(found, Type::List(item) if is_made(item, made::PATCH));
-            (fits, format!("must evaluate to list(JSONPatch) but got {found}"))
-        }
-        (_, Type::Dyn) => (true, String::new()),
-        (Wanted::Bool, found) => (matches!(found, Type::Bool), "must evaluate to bool".into()),
-        (Wanted::Text, found) => (matches!(found, Type::String), "must evaluate to string".into()),
-        (Wanted::TextOrNull, found) => {
-            let must = "must evaluate to one of [string null_type]";
-            (matches!(found, Type::String | Type::Null), must.into())
-        }
-    };
-    (!fits).then_some(must)
-}
-
 /// What an expression can cost, and whether it compares with the state before.
 fn estimate(
     text: &str,
@@ -513,31 +451,6 @@ mod tests {
             let found = said(&schema(bad));
             assert!(found.len() == 1 && found[0].contains(why), "{bad}: {found:?}");
         }
-    }
-
-    #[test]
-    fn patches_have_types() {
-        let why = |text: &str, wanted| problem(text, &["object", "variables"], wanted).unwrap_or_default();
-        assert_eq!(why("Object{spec: Object.spec{replicas: object.spec.n}}", Wanted::Object), "");
-        assert_eq!(why("object.a ? Object{} : Object{spec: Object.spec{}}", Wanted::Object), "");
-        assert_eq!(why("Object.spec{}", Wanted::Object), "must evaluate to Object but got Object.spec");
-        assert_eq!(why("object", Wanted::Object), "must evaluate to Object but got dyn");
-        assert_eq!(
-            why("[JSONPatch{op: 'add', path: jsonpatch.escapeKey('x'), value: 1}]", Wanted::Patches),
-            ""
-        );
-        assert_eq!(why("object.a ? [JSONPatch{op: 'add'}] : []", Wanted::Patches), "");
-        assert_eq!(why("object.l.map(x, JSONPatch{op: 'add', path: x})", Wanted::Patches), "");
-        assert!(why("[Object{}]", Wanted::Patches).starts_with("must evaluate to list(JSONPatch)"));
-        assert!(
-            why("[JSONPatch{op: 1}]", Wanted::Patches).contains("expected type of field 'op' is 'string'")
-        );
-        assert!(why("[JSONPatch{of: 'a'}]", Wanted::Patches).contains("undefined field 'of'"));
-        assert!(why("[Patch{}]", Wanted::Patches).contains("undeclared reference to 'Patch'"));
-        assert!(why("Object{} == Object{}", Wanted::Bool).contains("undeclared reference to 'Object'"));
-        assert!(
-            why("jsonpatch.escapeKey('a')", Wanted::Text).contains("undeclared reference to 'jsonpatch'")
-        );
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub enum Objects {
     None,
     /// `JSONPatch`, and parts of the object that is changed: `Object`, `Object.spec`, ...
     Patches,
+    /// None; but values can be named by `cel.bind`, as where devices are selected.
+    Bound,
 }
 
 /// Checks an expression; the result is its type, and the types of all its parts.
@@ -64,6 +66,19 @@ fn no_overload(function: &str, target: Option<&Type>, args: &[Type]) -> String {
     match target {
         Some(target) => format!("found no matching overload for '{function}' applied to '{target}.({args})'"),
         None => format!("found no matching overload for '{function}' applied to '({args})'"),
+    }
+}
+
+fn no_range(of: &str) -> String {
+    format!("expression of type '{of}' cannot be range of a comprehension (must be list, map, or dynamic)")
+}
+
+/// A value that is read from another one: of a device, an attribute, which is no list.
+fn is_part(e: &IdedExpr) -> bool {
+    match &e.expr {
+        Expr::Select(_) => true,
+        Expr::Call(call) => call.func_name == op::INDEX,
+        _ => false,
     }
 }
 
@@ -159,6 +174,9 @@ impl Checker {
             if entry.optional {
                 value = inside(&entry.value, value)?;
             }
+            // None of these can be a key, and with two parts that have parts types would double with each map in another one.
+            let has_parts = matches!(key, Type::List(_) | Type::Map(..) | Type::Optional(_) | Type::Meta(_));
+            let key = if has_parts { Type::Dyn } else { key };
             keys = self.alike(keys, key, &entry.key);
             values = self.alike(values, value, &entry.value);
         }
@@ -183,11 +201,11 @@ impl Checker {
         let (key, value) = match range {
             Type::List(items) => (None, *items),
             Type::Map(key, value) => (Some(*key), *value),
-            Type::Dyn | Type::Free => (None, Type::Dyn),
-            other => {
-                let why = "cannot be range of a comprehension (must be list, map, or dynamic)";
-                return Err((c.iter_range.id, format!("expression of type '{other}' {why}")));
+            Type::Dyn if self.objects == Objects::Bound && is_part(&c.iter_range) => {
+                return Err((c.iter_range.id, no_range("any")));
             }
+            Type::Dyn | Type::Free => (None, Type::Dyn),
+            other => return Err((c.iter_range.id, no_range(&other.to_string()))),
         };
         let open = |t: Type| if matches!(t, Type::Free) { Type::Dyn } else { t };
         let (key, value) = (key.map(open), open(value));
@@ -212,8 +230,31 @@ impl Checker {
         found
     }
 
+    /// A value under a name of its own: `cel.bind(name, value, expression)`.
+    fn bound(&mut self, call: &CallExpr) -> Option<TypeResult> {
+        let space = call.target.as_ref().map(|target| &target.expr);
+        let ([variable, value, result], true) = (call.args.as_slice(), self.objects == Objects::Bound) else {
+            return None;
+        };
+        let (Expr::Ident(name), Some(Expr::Ident(space))) = (&variable.expr, space) else { return None };
+        if space != "cel" || call.func_name != "bind" {
+            return None;
+        }
+        let value = match self.visit(value) {
+            Ok(value) => value,
+            Err(mistake) => return Some(Err(mistake)),
+        };
+        self.scope.push((name.clone(), value));
+        let found = self.visit(result);
+        self.scope.pop();
+        Some(found)
+    }
+
     fn call(&mut self, e: &IdedExpr, call: &CallExpr) -> TypeResult {
         let name = call.func_name.as_str();
+        if let Some(found) = self.bound(call) {
+            return found;
+        }
         if let Some(target) = &call.target {
             if let Some(space) = self.space(target) {
                 let full = format!("{space}.{name}");
@@ -271,7 +312,7 @@ impl Checker {
         match (name, args) {
             (op::CONDITIONAL, [test, yes, no]) => {
                 if test.is(&Type::Bool) {
-                    yes.join(no).ok_or_else(wrong)
+                    yes.general(no).ok_or_else(wrong)
                 } else {
                     Err(wrong())
                 }

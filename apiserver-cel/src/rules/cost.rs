@@ -134,6 +134,8 @@ impl Coster<'_> {
                 (Kind::List(inner), ITEMS | VALUES) | (Kind::Map(inner), ITEMS | VALUES) => inner,
                 // Keys are texts without a bound of their own.
                 (Kind::Map(_), KEYS) => return Some(Size { min: 0, max: 0 }),
+                // Whatever its name is: an attribute of a device.
+                (Kind::Map(inner), _) if matches!(inner.kind, Kind::Of(Type::Dyn)) => inner,
                 (Kind::Object(fields), name) => fields.get(name)?,
                 _ => return None,
             };

@@ -4,6 +4,7 @@
 //! else by the largest request. Source: the documentation of "Validation rules" in Kubernetes, "Resource use by
 //! validation functions". Absent on purpose: values.
 
+use super::types::Type;
 use fleet_apiserver_ground::tree;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ const DATE: u64 = 12;
 const MAX_DEPTH: usize = 100;
 
 /// A declared type.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Decl {
     /// What it is.
     pub kind: Kind,
@@ -30,7 +31,7 @@ pub struct Decl {
 }
 
 /// Kinds of declared types.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Kind {
     Dyn,
     Bool,
@@ -45,6 +46,13 @@ pub enum Kind {
     Map(Arc<Decl>),
     /// Fields by the names that expressions use.
     Object(BTreeMap<String, Arc<Decl>>),
+    /// What no schema tells: a value of a library, or one that an expression computes.
+    Of(Type),
+}
+
+/// A declared type that is no part of a request.
+pub fn known(kind: Kind, most: u64) -> Arc<Decl> {
+    Arc::new(Decl { kind, most, least_bytes: 0 })
 }
 
 fn make(kind: Kind, most: u64, least_bytes: u64) -> Option<Arc<Decl>> {

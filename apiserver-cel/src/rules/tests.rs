@@ -46,6 +46,47 @@ fn items_with_keys_are_compared_with_what_they_were() {
     assert_eq!(messages(&rules, less, old()), ["l[1]: Invalid value: small", "l[1]: Invalid value: grow"]);
 }
 
+/// Each item looked for among all takes many minutes.
+#[test]
+fn items_of_a_long_list_are_found_in_what_it_was_without_a_search() {
+    const ITEMS: usize = 20_000;
+    let keys = json!(["k", "n"]);
+    let fields = json!({"k": {"type": "string", "format": "duration"}, "n": {"type": "integer"}, "v": {"type": "integer"}});
+    let rules = Rules::compile(&json!({"type": "object", "properties": {"l": {"type": "array",
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+        "items": {"type": "object", "properties": fields, KEY: [{"rule": "self.v >= oldSelf.v", "message": "grow"}]}}}}))
+    .expect("has rules");
+    // A minute is sixty seconds, also where it is a key.
+    let list = |unit: &str, parts: usize, value: usize| -> Vec<Value> {
+        let item = |i: usize| json!({"k": format!("{}{unit}", i * parts), "n": i % 2, "v": value});
+        (0..ITEMS).map(item).collect()
+    };
+    let (mut before, now) = (list("m", 1, 1), list("s", 60, 2));
+    before.reverse();
+    before[0]["v"] = json!(3);
+    let last = ITEMS - 1;
+    assert_eq!(
+        messages(&rules, json!({"l": now}), Some(json!({"l": before}))),
+        [format!("l[{last}]: Invalid value: grow")]
+    );
+}
+
+#[test]
+fn places_below_a_long_key_are_written_only_for_what_is_told() {
+    const ITEMS: i64 = 50_000;
+    let rules = Rules::compile(&json!({"type": "object", "properties": {"m": {"type": "object",
+        "additionalProperties": {"type": "array", "items": {"type": "integer", KEY: [
+            {"rule": "self >= 0", "message": "positive"}]}}}}}))
+    .expect("has rules");
+    let key = "k".repeat(1_000_000);
+    let object = |item: i64| json!({"m": {key.clone(): vec![item; ITEMS as usize]}});
+    // With the place of each written out, they have 50 GB.
+    assert_eq!(messages(&rules, object(1), None), [""; 0]);
+    let told = messages(&rules, object(-1), None);
+    assert_eq!(told.len(), 2, "and no more");
+    assert!(told[1].starts_with("m[kkk") && told[1].ends_with("k][1]: Invalid value: -1: positive"));
+}
+
 #[test]
 fn a_rule_says_what_it_judged_and_where() {
     let text = |rule: Value| json!({"type": "string", KEY: [rule]});

@@ -89,6 +89,7 @@ impl Type {
             Kind::List(items) => Type::list(Type::of(items)),
             Kind::Map(values) => Type::Map(Box::new(Type::String), Box::new(Type::of(values))),
             Kind::Object(_) => Type::Object(decl.clone()),
+            Kind::Of(found) => found.clone(),
         }
     }
 
@@ -139,6 +140,19 @@ impl Type {
         })
     }
 
+    /// The more general of both, if they are one type: what is only known later makes both so.
+    pub fn general(&self, other: &Type) -> Option<Type> {
+        use Type::{Dyn, Free, List, Map, Optional};
+        Some(match (self, other) {
+            (Free, t) | (t, Free) => t.clone(),
+            (Dyn, _) | (_, Dyn) => Dyn,
+            (List(a), List(b)) => Type::list(a.general(b)?),
+            (Map(a, x), Map(b, y)) => Map(Box::new(a.general(b)?), Box::new(x.general(y)?)),
+            (Optional(a), Optional(b)) => Optional(Box::new(a.general(b)?)),
+            (a, b) => return a.join(b),
+        })
+    }
+
     /// Whether both are one type, as the items of a literal list have to be.
     pub fn same(&self, other: &Type) -> bool {
         use Type::{Dyn, Free, List, Map, Meta, Object, Opaque, Optional};
@@ -176,7 +190,7 @@ pub fn binary(name: &str, a: &Type, b: &Type) -> Option<Type> {
         op::ADD => match (a, b) {
             (Timestamp, Duration) | (Duration, Timestamp) => Some(Timestamp),
             (Dyn | Free, t) | (t, Dyn | Free) => addable(t).then(|| known(t)),
-            (List(_), List(_)) => a.join(b),
+            (List(_), List(_)) => a.general(b),
             (String, String) | (Bytes, Bytes) | (Duration, Duration) => Some(a.clone()),
             _ => (a.number() && either(a)).then(|| a.clone()),
         },

@@ -36,7 +36,7 @@ fn the_token_that_does_not_fit_is_named() {
             ),
         ),
         ("a=-", format!("{pre}values[0][a]: Invalid value: \"-\": {}", validate::LABEL_VALUE)),
-        ("-=b", format!("{pre}<nil>: Invalid value: \"-\": {}", validate::QUALIFIED)),
+        ("-=b", format!("{pre}<nil>: Invalid value: \"-\": {}", names::qualified("-").join(""))),
     ] {
         assert_eq!(parse(text).unwrap_err(), want, "{text}");
     }

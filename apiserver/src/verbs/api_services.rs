@@ -3,16 +3,11 @@
 //! Inputs: the registry, and APIServices that clients write. Requests are not passed on to other servers. Absent on
 //! purpose: with everybody allowed everything (tests, simulations) there are no objects for what is served here.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use fleet_apiserver_admission::access::user::Access;
 use fleet_apiserver_admission::call::Core;
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
-use fleet_apiserver_schema::definition::label_problem;
-use fleet_apiserver_schema::error::Cause;
 use fleet_apiserver_schema::registry::Registry;
-use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -63,63 +58,6 @@ pub fn status(core: &Core, value: &Value) -> Value {
     }
     let why = "requests are not passed on to other servers by this one";
     condition("False", "FailedDiscoveryCheck", why, &now)
-}
-
-/// Checks an APIService.
-pub fn check(value: &Value, causes: &mut Vec<Cause>) {
-    let spec = value.get("spec").unwrap_or(&Value::Null);
-    let (group, version) = (tree::text(spec, &["group"]), tree::text(spec, &["version"]));
-    let (name, wanted) = (tree::meta_text(value, "name"), format!("{version}.{group}"));
-    let invalid = |field: &str, found: &Value, why: &str| Cause::invalid(format!("spec.{field}"), found, why);
-    if name != wanted {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
-        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
-    }
-    if group.is_empty() && version != "v1" {
-        let why = "only v1 may have an empty group and it better be legacy kube";
-        causes.push(Cause::required("spec.group", why));
-    }
-    let why = validate::name(NameRule::Subdomain, group).filter(|_| !group.is_empty());
-    causes.extend(why.map(|why| invalid("group", &json!(group), &why)));
-    causes.extend(label_problem(version).map(|why| invalid("version", &json!(version), why)));
-    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
-        let found = tree::number(spec, &[field]);
-        if !(1..=most).contains(&found) {
-            let why = format!("must be positive and less than {most}");
-            causes.push(invalid(field, &json!(found), &why));
-        }
-    }
-    let insecure = spec.get("insecureSkipTLSVerify") == Some(&Value::Bool(true));
-    match spec.get("service").filter(|service| service.is_object()) {
-        None => {
-            let bundle = STANDARD.decode(tree::text(spec, &["caBundle"])).unwrap_or_default();
-            if !bundle.is_empty() {
-                let found = format!("{} bytes", bundle.len());
-                causes.push(invalid("caBundle", &json!(found), "local APIServices may not have a caBundle"));
-            }
-            if insecure {
-                let why = "local APIServices may not have insecureSkipTLSVerify";
-                causes.push(invalid("insecureSkipTLSVerify", &json!(true), why));
-            }
-        }
-        Some(service) => {
-            for key in ["namespace", "name"] {
-                if tree::text(service, &[key]).is_empty() {
-                    causes.push(Cause::required(format!("spec.service.{key}"), ""));
-                }
-            }
-            // Without one it is 443.
-            let port = service.get("port").filter(|port| !port.is_null());
-            if let Some(port) = port.filter(|p| p.as_i64().is_none_or(|n| !(1..=65_535).contains(&n))) {
-                let why = "port is not valid: must be between 1 and 65535, inclusive";
-                causes.push(invalid("service.port", port, why));
-            }
-            if insecure && !tree::text(spec, &["caBundle"]).is_empty() {
-                let why = "may not be true if caBundle is present";
-                causes.push(invalid("insecureSkipTLSVerify", &json!(true), why));
-            }
-        }
-    }
 }
 
 /// What is served here, as objects: names with their specs, and who keeps them.

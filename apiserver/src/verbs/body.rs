@@ -314,6 +314,7 @@ pub fn created_by_update(r: &Resource) -> bool {
             ("coordination.k8s.io", "leases")
                 | ("", "services" | "endpoints" | "events" | "limitranges")
                 | ("rbac.authorization.k8s.io", _)
+                | ("node.k8s.io", "runtimeclasses")
         )
 }
 
@@ -323,7 +324,7 @@ pub fn updated_blindly(r: &Resource) -> bool {
     !r.custom
         && !matches!(
             kinds,
-            ("apiextensions.k8s.io", _)
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", _)
                 | (registration::GROUP, _)
                 | ("coordination.k8s.io", "leases")
                 | ("policy", "poddisruptionbudgets")

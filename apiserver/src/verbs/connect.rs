@@ -27,11 +27,12 @@ pub fn is_one(subresource: &str) -> bool {
 
 /// Answers any method on such a subresource.
 pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
+    let mut container = call.params.get("container").to_string();
     if call.subresource != "log" {
         let (name, mut options) = (call.name.clone(), options(call));
-        // What a webhook changes of them leads nowhere here; it may refuse.
         admission::mutate(call, Operation::Connect, &name, None, Some(&mut options)).await?;
         admission::validate(call, Operation::Connect, &name, None, Some(&options)).await?;
+        container = tree::text(&options, &["container"]).to_string();
     }
     let call = &*call;
     if matches!(call.subresource.as_str(), "exec" | "attach" | "portforward") {
@@ -45,7 +46,7 @@ pub async fn connect(call: &mut Call) -> ApiResult<Response<Body>> {
     }
     let pod = read::current(call).await?;
     if call.subresource != "portforward" {
-        check_container(call, &pod)?;
+        check_container(call, &pod, &container)?;
     }
     let node = pod.text(&["spec", "nodeName"]);
     if node.is_empty() {
@@ -141,11 +142,10 @@ fn address(node: &Obj) -> String {
 }
 
 /// The container that is named is one of the pod's; with several, one has to be named.
-fn check_container(call: &Call, pod: &Obj) -> ApiResult<()> {
+fn check_container(call: &Call, pod: &Obj, wanted: &str) -> ApiResult<()> {
     let names = |list: &str| -> Vec<String> {
         pod.list(&["spec", list]).iter().map(|c| tree::text(c, &["name"]).to_string()).collect()
     };
-    let wanted = call.params.get("container");
     if wanted.is_empty() && names("containers").len() == 1 {
         return Ok(());
     }

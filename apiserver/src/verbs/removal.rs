@@ -160,18 +160,18 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Removal {
             if grace == 0 && finalizers.is_empty() {
                 return Removal::Remove;
             }
-            return Removal::Mark(marked(core, r, old, grace, finalizers));
+            return Removal::Mark(marked(core, old, grace, finalizers));
         }
         if finalizers.len() != before && !namespace {
             if finalizers.is_empty() && left == 0 {
                 return Removal::Remove;
             }
-            return Removal::Mark(marked(core, r, old, left, finalizers));
+            return Removal::Mark(marked(core, old, left, finalizers));
         }
         return Removal::Nothing;
     }
     if namespace {
-        let mut value = marked(core, r, old, 0, finalizers);
+        let mut value = marked(core, old, 0, finalizers);
         tree::meta(&mut value).remove("deletionGracePeriodSeconds");
         tree::child(&mut value, "status").insert("phase".into(), "Terminating".into());
         return Removal::Mark(value);
@@ -181,21 +181,21 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Removal {
         if !has(&finalizers, cleanup) {
             finalizers.push(cleanup.into());
         }
-        let mut value = marked(core, r, old, 0, finalizers);
+        let mut value = marked(core, old, 0, finalizers);
         crd::condition(&mut value, "Terminating", "True", "InstanceDeletionPending", &core.clock.stamp());
         return Removal::Mark(value);
     }
     if grace == 0 && finalizers.is_empty() {
         return Removal::Remove;
     }
-    Removal::Mark(marked(core, r, old, grace, finalizers))
+    Removal::Mark(marked(core, old, grace, finalizers))
 }
 
 fn orphans_by_default(r: &Resource) -> bool {
     r.is("batch", "jobs") || r.is("", "replicationcontrollers")
 }
 
-fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
+fn marked(core: &Core, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
     let mut value = old.full();
     let when = core
         .clock
@@ -209,7 +209,7 @@ fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Valu
         meta.insert("deletionTimestamp".into(), clock::stamp(when).into());
         meta.insert("deletionGracePeriodSeconds".into(), grace.into());
     }
-    if fresh && (r.generation || r.custom) {
+    if fresh && generation > 0 {
         meta.insert("generation".into(), (generation + 1).into());
     }
     if finalizers.is_empty() {

@@ -2,19 +2,18 @@
 //!
 //! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
 
-use crate::verbs::api_services;
 use crate::verbs::bind::stale;
 use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::resized;
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
-use fleet_apiserver_admission::typing;
+use fleet_apiserver_admission::{self as admission, typing};
 use fleet_apiserver_ground::nesting;
 use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
-use fleet_apiserver_kinds::{pods, services};
+use fleet_apiserver_kinds::{devices, pods, services};
 use fleet_apiserver_schema::crd as definitions;
 use fleet_apiserver_schema::custom;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
@@ -27,7 +26,9 @@ use std::sync::Arc;
 
 fn name_rule(r: &Resource, old: Option<&Value>) -> NameRule {
     match (r.group.as_str(), r.plural.as_str()) {
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::Path,
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io" | "apiregistration.k8s.io" | "policy", _) => {
+            NameRule::Path
+        }
         ("", "events") | ("events.k8s.io", _) => NameRule::Path,
         // Checked with its kind: an address may have colons.
         ("networking.k8s.io", "ipaddresses") => NameRule::Path,
@@ -51,19 +52,21 @@ fn check_nesting(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<
     })
 }
 
-/// Validates a new or changed object; all causes at once.
-pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresource: &str) -> ApiResult<()> {
+/// Validates a new or changed object; all causes at once, after those that are known by now.
+pub fn check_object(
+    r: &Resource,
+    old: Option<&Value>,
+    value: &Value,
+    subresource: &str,
+    mut causes: Vec<Cause>,
+) -> ApiResult<()> {
     check_nesting(r, old, value)?;
-    let mut causes = Vec::new();
     validate::metadata(name_rule(r, old), value, &mut causes);
     if r.custom {
         custom::check(r, old, value, subresource, &mut causes);
     } else {
         kinds::check_finalizers(value, &mut causes);
         kinds::check(r, old, value, subresource, &mut causes);
-        if r.is("apiregistration.k8s.io", "apiservices") {
-            api_services::check(value, &mut causes);
-        }
     }
     if causes.is_empty() {
         return Ok(());
@@ -152,6 +155,21 @@ fn check_unmarked(call: &Call, old: Option<&Value>, new: &Value) -> ApiResult<()
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&r.group, &r.kind, &call.name, causes)) }
 }
 
+/// The fields of the metadata of a built-in kind that a write of the status leaves as they are.
+fn lasting_metadata(r: &Resource) -> &'static [&'static str] {
+    match (r.group.as_str(), r.plural.as_str()) {
+        ("", "pods") => &["ownerReferences"],
+        ("apps", "deployments") => &["labels"],
+        ("admissionregistration.k8s.io" | "apiregistration.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
+        | ("networking.k8s.io", "servicecidrs")
+        | ("resource.k8s.io", "resourceclaims")
+        | ("storage.k8s.io", "volumeattachments") => {
+            &["labels", "annotations", "finalizers", "ownerReferences"]
+        }
+        _ => &[],
+    }
+}
+
 /// Only the status is the client's, and of a built-in kind most of the metadata.
 fn status_part(call: &Call, live: &Value, new: &mut Value) {
     let r = call.resource();
@@ -161,16 +179,17 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
     match entries {
         Some(entries) => tree::put(meta, "managedFields", entries),
         None => {
-            let owners = tree::at(live, &["metadata", "ownerReferences"]).cloned();
-            tree::put(meta, "ownerReferences", owners);
+            for field in lasting_metadata(r) {
+                tree::put(meta, field, tree::at(live, &["metadata", *field]).cloned());
+            }
         }
     }
     if r.is("", "persistentvolumes") {
         phase_time(live, new, &call.core.clock.stamp());
     } else if r.is("", "pods") {
         pods::keep_status(live, new);
-    } else if r.is("apps", "deployments") {
-        tree::put(tree::meta(new), "labels", tree::at(live, &["metadata", "labels"]).cloned());
+    } else if r.is(devices::GROUP, "resourceclaims") {
+        devices::drop_freed(live, new);
     } else if r.is("certificates.k8s.io", "certificatesigningrequests") {
         kinds::signing::keep_decisions(live, new);
         kinds::signing::stamp(live, new, &call.core.clock.stamp());
@@ -244,6 +263,9 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     }
     if r.is("", "pods") && call.subresource.is_empty() {
         pods::admit_change(live, &mut new);
+    }
+    if r.is(devices::GROUP, "resourceslices") {
+        devices::stamp(&mut new, &call.core.clock.stamp());
     }
     if !r.custom {
         kinds::apply(r, &mut new);
@@ -349,7 +371,8 @@ pub fn finish(
         }
     }
     rbac::check_write(&call.core, &call.core.auth, &call.user, r, Some(live), &new)?;
-    check_object(r, Some(live), &new, &call.subresource)?;
+    let refused = admission::devices::unauthorized(call, Some(live), &new);
+    check_object(r, Some(live), &new, &call.subresource, refused)?;
     if r.is("", "pods") && call.subresource == "resize" {
         resized::check(call, live, &new)?;
     }

@@ -128,6 +128,9 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         let r = Resource { group: GROUP.into(), plural: "TokenRequest".into(), ..Resource::default() };
         return Err(ApiError::conflict(&r, &call.name, &why));
     }
+    if let Some(Value::Object(spec)) = value.get_mut("spec") {
+        tree::default_to(spec, "expirationSeconds", DEFAULT_LIFE_S);
+    }
     bind::mutate(call, &mut value, "authentication.k8s.io/v1", "TokenRequest").await?;
     admission::nodes::restrict_token(call, &value)?;
     let spec = value.get("spec").cloned().unwrap_or_default();

@@ -162,7 +162,7 @@ pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     convert::to_stored(r, value);
     own(&core.ids, r, value, &core.clock.stamp());
     complete_new(core, r, value)?;
-    check_object(r, None, value, "")
+    check_object(r, None, value, "", Vec::new())
 }
 
 /// Lets webhooks change an object; what they change belongs to the caller.
@@ -211,12 +211,12 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     if r.is("", "pods") {
         pods::check_account(&call.core, &call.namespace, value)?;
     }
-    check_object(r, None, value, "")?;
+    check_object(r, None, value, "", admission::devices::unauthorized(call, None, value))?;
     if r.is("scheduling.k8s.io", "priorityclasses") {
         pods::admit_class(&call.core, value)?;
     }
     if !r.custom {
-        call.warnings.extend(kinds::warnings::of(r, None, value));
+        call.warnings.extend(kinds::warnings::of(r, None, value, ""));
     }
     admission::plugins::check_new(call, value)?;
     admission::pod_security::check(call, None, value)?;
@@ -359,7 +359,8 @@ pub(super) async fn change(
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
     if !call.resource().custom {
-        let said = kinds::warnings::of(call.resource(), Some(&live), outcome.value(&live));
+        let now = outcome.value(&live);
+        let said = kinds::warnings::of(call.resource(), Some(&live), now, &call.subresource);
         call.warnings.extend(said);
     }
     admission::plugins::check_change(call, &live, outcome.value(&live))?;

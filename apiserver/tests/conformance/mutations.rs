@@ -143,7 +143,7 @@ async fn mutations_that_fail_refuse_or_are_passed_over() {
             ),
             "division by zero",
         ),
-        (patches("[JSONPatch{op: 'remove', path: '/data/none'}]"), "JSONPath: "),
+        (patches("[JSONPatch{op: 'remove', path: '/data/none'}]"), "JSON Patch: "),
     ] {
         let name = random("broken-");
         bind(&api, &name, json!([mutation]), json!({}), Value::Null).await;
@@ -183,6 +183,114 @@ async fn policies_that_ask_for_it_see_what_comes_later() {
     assert_eq!(seen.body["data"]["saw"], json!("yes"));
     drop_policy(&api, &first).await;
     drop_policy(&api, &second).await;
+    api.done().await;
+}
+
+/// What a request comes to, once the policy is known.
+async fn repeated(api: &Api, path: &str, body: &Value, holds: impl Fn(&Answer) -> bool) -> Answer {
+    let start = Instant::now();
+    loop {
+        let answer = api.post(path, body.clone()).await;
+        if holds(&answer) {
+            return answer;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "never so: {}", answer.text);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Binds one mutation of what is done through a subresource of the core group.
+async fn bind_action(api: &Api, name: &str, resource: &str, operation: &str, mutation: Value) {
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}]);
+    bind(api, name, json!([mutation]), json!({"matchConstraints": {"resourceRules": rules}}), Value::Null)
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_done_to_pods_is_changed_too() {
+    let api = Api::new().await;
+    let pods = api.core("pods");
+    let name = random("bindings-");
+    let labels = "Object{metadata: Object.metadata{labels: {'by': 'policy'}}}";
+    bind_action(&api, &name, "pods/binding", "CREATE", fields(labels)).await;
+    let start = Instant::now();
+    let mut count = 0;
+    let bound = loop {
+        let pod_name = format!("b{count}");
+        api.post(&pods, pod(&pod_name)).await.expect(201);
+        let binding = json!({"metadata": {"name": pod_name}, "target": {"kind": "Node", "name": "n"}});
+        api.post(&format!("{pods}/{pod_name}/binding"), binding).await.expect(201);
+        let bound = api.get(&format!("{pods}/{pod_name}")).await.expect(200).body;
+        if bound["metadata"]["labels"].is_object() || start.elapsed() > Duration::from_secs(30) {
+            break bound;
+        }
+        count += 1;
+    };
+    assert_eq!(
+        (&bound["metadata"]["labels"], &bound["spec"]["nodeName"]),
+        (&json!({"by": "policy"}), &json!("n"))
+    );
+    drop_policy(&api, &name).await;
+    api.post(&pods, pod("p")).await.expect(201);
+    let denied =
+        |name: &str, why: &str| format!("policy '{name}' with binding '{name}' denied request: {why}");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let evict = format!("{pods}/p/eviction?dryRun=All");
+    let no_type = "error applying patch: failed to convert patch object to typed object: no corresponding type for policy/v1, Kind=Eviction";
+    let (odd, other) = (
+        "[JSONPatch{op: 'add', path: '/x', value: 1}]",
+        "[JSONPatch{op: 'add', path: '/metadata/name', value: 'other'}]",
+    );
+    for (mutation, code, says) in [
+        (fields("Object{deleteOptions: Object.deleteOptions{gracePeriodSeconds: 0}}"), 403, no_type),
+        (patches("[JSONPatch{op: 'remove', path: '/none'}]"), 403, "JSON Patch: "),
+        (patches(odd), 500, "Internal error occurred: strict decoding error: unknown field \"x\""),
+        (patches(other), 400, "name in URL does not match name in Eviction object"),
+    ] {
+        let name = random("evictions-");
+        bind_action(&api, &name, "pods/eviction", "CREATE", mutation).await;
+        let refused = repeated(&api, &evict, &eviction, |a| a.code != 201).await;
+        let want = if code == 403 { denied(&name, says) } else { says.to_string() };
+        assert_eq!(refused.code, code, "{}", refused.text);
+        assert!(refused.message().contains(&want), "{want}\n{}", refused.text);
+        drop_policy(&api, &name).await;
+        repeated(&api, &evict, &eviction, |a| a.code == 201).await;
+    }
+    api.done().await;
+}
+
+#[tokio::test]
+async fn requests_for_tokens_and_streams_are_changed_too() {
+    let api = Api::new().await;
+    let tokens = api.core("serviceaccounts/default/token");
+    let name = random("tokens-");
+    let shorter = "[JSONPatch{op: 'replace', path: '/spec/expirationSeconds', value: object.spec.expirationSeconds - 1000}]";
+    bind_action(&api, &name, "serviceaccounts/token", "CREATE", patches(shorter)).await;
+    // Where a request names no life, it has one by then.
+    let sent = json!({"spec": {}});
+    repeated(&api, &tokens, &sent, |a| a.body["spec"]["expirationSeconds"] == json!(2600)).await;
+    drop_policy(&api, &name).await;
+    let name = random("tokens-");
+    bind_action(
+        &api,
+        &name,
+        "serviceaccounts/token",
+        "CREATE",
+        fields("Object{spec: Object.spec{audiences: ['a']}}"),
+    )
+    .await;
+    let refused = repeated(&api, &tokens, &sent, |a| a.code != 201).await.fails(403, "Invalid");
+    let no_type = "no corresponding type for authentication.k8s.io/v1, Kind=TokenRequest";
+    assert!(refused.message().ends_with(no_type), "{}", refused.text);
+    drop_policy(&api, &name).await;
+    api.post(&api.core("pods"), pod("p")).await.expect(201);
+    let name = random("streams-");
+    let container = "[JSONPatch{op: 'add', path: '/container', value: 'other'}]";
+    bind_action(&api, &name, "pods/exec", "CONNECT", patches(container)).await;
+    let exec = api.core("pods/p/exec?command=a");
+    let says = "container other is not valid for pod p";
+    repeated(&api, &exec, &Value::Null, |a| a.code == 400 && a.message() == says).await;
+    drop_policy(&api, &name).await;
     api.done().await;
 }
 

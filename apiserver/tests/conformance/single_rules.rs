@@ -260,7 +260,7 @@ async fn devices_and_their_classes() {
                 "spec.pool.resourceSliceCount",
             ),
             (slice(json!({"allNodes": null})), "spec"),
-            (slice(json!({"devices": [{"name": "d"}, {"name": "d"}]})), "spec.devices[1].name"),
+            (slice(json!({"devices": [{"name": "d"}, {"name": "d"}]})), "spec.devices[1]"),
         ],
     )
     .await;

@@ -2,7 +2,7 @@
 //!
 //! Facts are those of Kubernetes 1.36; `APISERVER_URL` shows what a real server says to the same tables.
 
-use crate::api::Api;
+use crate::api::{Answer, Api};
 use serde_json::{Map, Value};
 
 /// A change (as a merge patch), the reason of the cause it is refused for, and the field that is named.
@@ -24,7 +24,7 @@ pub fn merged(base: &Value, patch: &Value) -> Value {
 }
 
 /// What is wrong with the answer to a change that should be refused.
-fn wrong(answer: &crate::api::Answer, change: &Value, reason: &str, field: &str) -> Option<String> {
+fn wrong(answer: &Answer, change: &Value, reason: &str, field: &str) -> Option<String> {
     let reason = format!("FieldValue{reason}");
     let details = &answer.body["details"];
     let told = details["kind"].is_string() && details["causes"][0]["message"].is_string();
@@ -87,4 +87,39 @@ pub async fn changes(api: &Api, path: &str, base: &Value, refused: &[Case], let_
         }
     }
     none(&found);
+}
+
+/// What Kubernetes says of a text that is no label, which is a part of a domain name.
+pub const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+/// What it says of one that is no domain name.
+pub const SUBDOMAIN: &str = r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// The answer is a refusal that tells these causes and no others, in this order: fields, and messages. An ellipsis at the end
+/// of one stands for more.
+#[track_caller]
+pub fn tells(answer: &Answer, causes: &[&str]) {
+    let list = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let text = |cause: &Value, key: &str| cause[key].as_str().unwrap_or_default().to_string();
+    let found: Vec<String> =
+        list.iter().map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message"))).collect();
+    let alike = |found: &str, want: &str| match want.strip_suffix('…') {
+        Some(start) => found.starts_with(start),
+        None => found == want,
+    };
+    let all = found.len() == causes.len() && found.iter().zip(causes).all(|(found, want)| alike(found, want));
+    assert!(all && answer.code == 422, "found {found:#?}\nwanted {causes:#?}\n{}", answer.text);
+}
+
+/// Each object is refused for these causes. Nothing is stored.
+pub async fn refused(api: &Api, path: &str, cases: &[(Value, &[&str])]) {
+    for (object, causes) in cases {
+        tells(&api.post(&format!("{path}?dryRun=All"), object.clone()).await, causes);
+    }
+}
+
+/// Each change, a merge patch, is refused for these causes.
+pub async fn kept(api: &Api, at: &str, cases: &[(Value, &[&str])]) {
+    for (change, causes) in cases {
+        tells(&api.patch(at, "merge", change.clone()).await, causes);
+    }
 }

@@ -197,6 +197,7 @@ const CONTROLLERS: &[(&str, &[Rule])] = &[
             ("update", "core", "pods/finalizers"),
             ("get,list,watch,create,delete", "resource.k8s.io", "resourceclaims"),
             ("update,patch", "resource.k8s.io", "resourceclaims,resourceclaims/status"),
+            ("update,patch", "resource.k8s.io", "resourceclaims/binding"),
             ("get,list,watch", "resource.k8s.io", "resourceclaimtemplates"),
             ("update,patch", "core", "pods/status"),
         ],
@@ -316,7 +317,7 @@ const SCHEDULER: &[Rule] = &[
     ("get,list,watch", "storage.k8s.io", "storageclasses"),
     ("get,list,watch", "core", "namespaces"),
     ("get,list,watch,patch,update", "resource.k8s.io", "resourceclaims"),
-    ("update,patch", "resource.k8s.io", "resourceclaims/status"),
+    ("update,patch", "resource.k8s.io", "resourceclaims/status,resourceclaims/binding"),
     ("get,list,watch", "resource.k8s.io", "deviceclasses,resourceslices"),
 ];
 
