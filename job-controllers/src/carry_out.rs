@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     driver::Driver,
+    events::{self, Warning},
     kinds::Role,
     pace,
     plan::{JobPlan, volcano},
@@ -278,6 +279,11 @@ impl Driver {
         let Some(change) = merge_diff(&job.status, status) else { return Ok(()) };
         let patch = json!({"status": change});
         let resource = self.resource_of(snapshot);
+        let told = invalid_because(&job.status);
+        if let Some(message) = invalid_because(status).filter(|why| told != Some(*why)) {
+            let warning = Warning { reason: volcano::INVALID_SPEC, message, at: self.now() };
+            events::warn(&self.client, job, resource, &warning).await?;
+        }
         match writes::patch(&self.client, resource, job, Some("status"), &patch).await {
             // Deleted meanwhile; the watch reports it.
             Err(error) if error.is_not_found() => Ok(()),
@@ -310,6 +316,12 @@ impl Driver {
         }
         Ok(Next::Wait)
     }
+}
+
+/// Why a Volcano Job can never run, as its status says.
+fn invalid_because(status: &Value) -> Option<&str> {
+    let state = &status["state"];
+    state["message"].as_str().filter(|_| state["reason"] == volcano::INVALID_SPEC)
 }
 
 /// Data of a manifest that the existing object lacks; generated keys stay.

@@ -9,6 +9,7 @@
 mod carry_out;
 mod cycle;
 mod driver;
+mod events;
 mod flows;
 mod kinds;
 mod pace;

@@ -4,16 +4,21 @@
 //! One event for each job, with a count. A refusal is retried like any failure, since what it depends on may change: a
 //! priority class, a quota, the spec.
 
-use fleet_agent_ground::{CallError, Object, requests as writes, resource};
+use fleet_agent_ground::{CallError, Object, requests as writes};
 use jiff::Timestamp;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use crate::{driver::Driver, kinds::Role, plan::JobPlan, state::Snapshot};
+use crate::{
+    driver::Driver,
+    events::{self, LONGEST_MESSAGE, Warning},
+    kinds::Role,
+    plan::JobPlan,
+    state::Snapshot,
+};
 
 /// Reason of the event and of the status, as Kubernetes' own controllers give it.
 const FAILED_CREATE: &str = "FailedCreate";
-const LONGEST_MESSAGE: usize = 1024;
 /// Begins the message of a job that is too large, which no server refuses.
 const TOO_LARGE: &str = "Not creating pods: ";
 
@@ -67,40 +72,8 @@ impl Driver {
     }
 
     async fn tell_event(&self, job: &Object, kind: &ApiResource, message: &str) -> Result<(), CallError> {
-        let events = resource("", "v1", "Event", "events");
-        // The uid is unique, so a new job of that name gets an event of its own.
-        let name = format!("{}.{}", job.name(), job.uid().chars().take(8).collect::<String>());
-        let now = format!("{:.0}", self.now());
-        let found: Option<Object> = writes::get(&self.client, &events, job.namespace(), &name).await?;
-        if let Some(found) = found {
-            let count = found.rest.get("count").and_then(Value::as_i64).unwrap_or(1);
-            let patch = json!({"count": count.saturating_add(1), "lastTimestamp": now, "message": message});
-            return match writes::patch(&self.client, &events, &found, None, &patch).await {
-                Err(error) if error.is_not_found() => Ok(()),
-                answer => answer.map(drop),
-            };
-        }
-        let event = json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": job.namespace()},
-            "involvedObject": {"apiVersion": kind.api_version, "kind": kind.kind, "name": job.name(),
-                "namespace": job.namespace(), "uid": job.uid()},
-            "type": "Warning",
-            "reason": FAILED_CREATE,
-            "message": message,
-            "source": {"component": "fleet"},
-            "reportingComponent": "fleet",
-            "reportingInstance": "",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        });
-        match writes::create::<Value>(&self.client, &event).await {
-            // Another plan of the job was faster.
-            Err(error) if error.is_conflict() => Ok(()),
-            answer => answer.map(drop),
-        }
+        let warning = Warning { reason: FAILED_CREATE, message, at: self.now() };
+        events::warn(&self.client, job, kind, &warning).await
     }
 }
 

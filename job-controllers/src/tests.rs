@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use fleet_agent_fixture::Fixture;
 use fleet_agent_ground::{Admissions, Clock, JobController, LeaseClock};
+use fleet_api::crds::{self, Side};
 
 async fn start(controllers: &[JobController]) -> Fixture {
     start_with(controllers, Admissions::default()).await
@@ -13,6 +14,11 @@ async fn start(controllers: &[JobController]) -> Fixture {
 
 async fn start_with(controllers: &[JobController], admissions: Admissions) -> Fixture {
     let fixture = Fixture::new(controllers).await;
+    run_on(&fixture, controllers, admissions);
+    fixture
+}
+
+fn run_on(fixture: &Fixture, controllers: &[JobController], admissions: Admissions) {
     let handles = super::Handles {
         member: fixture.member_link(),
         clock: Clock::start(),
@@ -21,7 +27,6 @@ async fn start_with(controllers: &[JobController], admissions: Admissions) -> Fi
         places: None,
     };
     tokio::spawn(super::run(handles, &controllers.iter().copied().collect(), fixture.shutdown.clone()));
-    fixture
 }
 
 fn template() -> Value {
@@ -299,7 +304,7 @@ async fn failed_create(fixture: &Fixture, job: &str, count: i64) -> String {
     let uid: String = found.metadata.uid.unwrap().chars().take(8).collect();
     let events = fixture.api(&fixture.member, "", "v1", "events", "Event");
     let event = fixture
-        .wait(&events, &format!("{job}.{uid}"), "counted", |event| {
+        .wait(&events, &format!("{job}.{uid}.failedcreate"), "counted", |event| {
             event.is_some_and(|event| event.data["count"].as_i64() >= Some(count))
         })
         .await
@@ -335,6 +340,23 @@ async fn pods_that_the_server_refuses_are_told_on_the_job() {
         job.is_some_and(|job| !job.data["status"]["conditions"].to_string().contains("FailedCreate"))
     };
     fixture.wait(&jobs, "a", "silent again", silent).await;
+}
+
+/// Its state is that as well, as long as it has no other.
+#[tokio::test]
+async fn a_kubeflow_job_says_that_its_pods_are_refused() {
+    let fixture = start(&[JobController::PyTorchJob]).await;
+    let mut job = pytorch("a", json!({}));
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["priorityClassName"] = json!("nosuch");
+    submit(&fixture, job).await;
+    let job = fixture.wait_state("pytorchjobs", "a", "FailedCreate").await;
+    let told = job.data["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(told.contains("no PriorityClass with name nosuch was found"), "{told}");
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "nosuch"},
+        "value": 1});
+    fixture.create(&fixture.member, "scheduling.k8s.io", "v1", "priorityclasses", class).await;
+    let job = fixture.wait_state("pytorchjobs", "a", "Created").await;
+    assert_eq!(job.data["status"]["conditions"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
@@ -387,4 +409,67 @@ async fn a_job_that_is_too_large_says_so_until_it_is_small() {
     fixture
         .wait(&deployments, "d", "no longer", |found| found.is_some_and(|found| told(found).is_none()))
         .await;
+}
+
+/// Without the agent's webhook, which refuses them: the definitions follow a chain for three steps.
+#[tokio::test]
+async fn a_cycle_behind_a_long_chain_is_told_of_a_job_and_of_a_flow() {
+    let controllers = [JobController::VolcanoJob];
+    let fixture = Fixture::new(&controllers).await;
+    let kinds = ["jobflows.flow.volcano.sh", "jobtemplates.flow.volcano.sh", "cronjobs.batch.volcano.sh"];
+    for definition in
+        crds::definitions(Side::Member).into_iter().filter(|one| kinds.contains(&crds::name(one)))
+    {
+        let plural = "customresourcedefinitions";
+        fixture.create(&fixture.member, "apiextensions.k8s.io", "v1", plural, definition).await;
+    }
+    run_on(&fixture, &controllers, Admissions::default());
+    let needs = [
+        ("t0", vec![]),
+        ("t1", vec!["t0"]),
+        ("t2", vec!["t1"]),
+        ("t3", vec!["t2"]),
+        ("x", vec!["t3", "z"]),
+        ("y", vec!["x"]),
+        ("z", vec!["y"]),
+    ];
+    let items = |field: &str, template: Option<Value>| -> Vec<Value> {
+        let item = |(name, needs): &(&str, Vec<&str>)| {
+            let mut item = json!({"name": name});
+            if !needs.is_empty() {
+                item["dependsOn"] = json!({field: needs});
+            }
+            if let Some(template) = &template {
+                item["template"] = template.clone();
+            }
+            item
+        };
+        needs.iter().map(item).collect()
+    };
+    let metadata = json!({"name": "a", "namespace": "default"});
+    let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata,
+        "spec": {"minAvailable": 1, "tasks": items("name", Some(template()))}});
+    let flow = json!({"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "metadata": metadata,
+        "spec": {"flows": items("targets", None)}});
+    let events = fixture.api(&fixture.member, "", "v1", "events", "Event");
+    for (group, plural, field, object) in
+        [("batch.volcano.sh", "jobs", "tasks", job), ("flow.volcano.sh", "jobflows", "flows", flow)]
+    {
+        let kind = object["kind"].clone();
+        let made = fixture.create(&fixture.member, group, "v1alpha1", plural, object).await;
+        let uid: String = made.metadata.uid.unwrap().chars().take(8).collect();
+        let why = format!(
+            "field spec.{field}: found the cycle x -> z -> y -> x; allowed: dependsOn without a cycle"
+        );
+        let api = fixture.api(&fixture.member, group, "v1alpha1", plural, kind.as_str().unwrap());
+        let told = |object: Option<&kube::api::DynamicObject>| {
+            object.is_some_and(|object| object.data["status"]["state"]["message"] == why.as_str())
+        };
+        fixture.wait(&api, "a", &why, told).await;
+        // Before the status, once.
+        let event = events.get(&format!("a.{uid}.invalidspec")).await.unwrap().data;
+        assert_eq!((&event["reason"], &event["type"]), (&json!("InvalidSpec"), &json!("Warning")));
+        assert_eq!((&event["message"], &event["count"]), (&json!(why), &json!(1)));
+        assert_eq!(event["involvedObject"]["kind"], kind);
+    }
 }

@@ -82,17 +82,22 @@ const MAX_CPUS: u64 = 1 << 14;
 
 /// Parses `0-3,8`.
 fn cpu_list(text: &str) -> Option<Vec<u64>> {
-    let mut found = Vec::new();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
         if from > to || to >= MAX_CPUS {
             return None;
         }
-        found.extend(from..=to);
+        ranges.push((from, to));
     }
-    found.sort_unstable();
-    found.dedup();
+    ranges.sort_unstable();
+    let mut found: Vec<u64> = Vec::new();
+    for (from, to) in ranges {
+        // Each is listed once, however often the text names it.
+        let next = found.last().map_or(0, |last| last + 1);
+        found.extend(from.max(next)..=to);
+    }
     Some(found)
 }
 
@@ -153,6 +158,9 @@ mod tests {
         ] {
             assert_eq!(read(&topology(free)).unwrap_err(), wanted);
         }
+        // A list is not as long as its text makes it.
+        let often = read(&topology(&"0-16383,".repeat(30_000))).unwrap_err();
+        assert_eq!(often, "field spec.numares.cpu.allocatable: found cpu 8; allowed: cpus of spec.cpuDetail");
         let mut far = topology("1");
         far["cpuDetail"]["1"]["numa"] = 9.into();
         assert_eq!(read(&far).unwrap_err(), "field spec.cpuDetail.1.numa: found 9; allowed: 0 to 7");

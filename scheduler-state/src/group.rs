@@ -7,7 +7,7 @@ use fleet_resources::Resources;
 
 use crate::ids::{ClassId, GroupId, PodId, QueueId};
 use crate::pod::{Status, TaskOrder};
-use crate::sub_groups::{PROMISED, READY, SubGroup, SubGroupPolicy, VALID};
+use crate::sub_groups::{Counted, SubGroup, SubGroupPolicy};
 use crate::task_topology::TaskTopology;
 
 pub use crate::topology::Topology;
@@ -82,6 +82,8 @@ pub struct GroupInput {
     pub no_gate: bool,
     /// Its pods are placed by name only, never in a cycle.
     pub manual: bool,
+    /// Why it gets no place whatever is free: what it asks for is beyond a bound.
+    pub refused: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -94,17 +96,20 @@ pub struct Role {
 }
 
 impl Role {
-    fn count(&self, status: Status) -> i64 {
-        self.counts[status as usize]
+    /// Its pods that count; best-effort pods that wait need no place to count.
+    fn have(&self, counted: Counted) -> i64 {
+        let best_effort = if counted == Counted::Valid { 0 } else { self.best_effort_pending };
+        counted.of(&self.counts) + best_effort
     }
 
-    fn ready(&self) -> i64 {
-        [Status::Bound, Status::Binding, Status::Running, Status::Succeeded]
-            .map(|s| self.count(s))
-            .iter()
-            .sum()
+    /// Whether it has less than its minimum, in each way to count.
+    fn short(&self) -> [bool; 3] {
+        Counted::ALL.map(|counted| self.min > 0 && self.have(counted) < self.min)
     }
 }
+
+/// From so many roles on, they are found by an index.
+const FEW_ROLES: usize = 8;
 
 /// Waiting pods by class, and how many the group still needs: equal shapes are refused alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +128,17 @@ pub struct Group {
     pub counts: [i64; Status::COUNT],
     pub best_effort_pending: i64,
     pub roles: Vec<Role>,
+    /// Roles by name; empty: there are few.
+    roles_at: BTreeMap<Arc<str>, u16>,
+    /// The sum of the roles' minima.
+    roles_min: i64,
+    /// Roles with less than their minimum, in each way to count.
+    roles_short: [i64; 3],
     pub sub_groups: Vec<SubGroup>,
+    /// Sub-groups by policy and values of its labels.
+    pub(crate) sub_groups_at: BTreeMap<(usize, Vec<String>), u16>,
+    /// By policy, sub-groups that have all their pods, in each way to count.
+    pub(crate) whole: Vec<[i64; 3]>,
     pub pods: BTreeSet<PodId>,
     /// Pods that may be placed, without best-effort pods.
     pub pending: BTreeSet<TaskOrder>,
@@ -182,7 +197,12 @@ impl Group {
             counts: [0; Status::COUNT],
             best_effort_pending: 0,
             roles: Vec::new(),
+            roles_at: BTreeMap::new(),
+            roles_min: 0,
+            roles_short: [0; 3],
             sub_groups: Vec::new(),
+            sub_groups_at: BTreeMap::new(),
+            whole: Vec::new(),
             pods: BTreeSet::new(),
             pending: BTreeSet::new(),
             pending_by_class: BTreeMap::new(),
@@ -212,58 +232,54 @@ impl Group {
 
     /// Bound, being bound, running or succeeded.
     pub fn ready(&self) -> i64 {
-        [Status::Bound, Status::Binding, Status::Running, Status::Succeeded]
-            .map(|s| self.count(s))
-            .iter()
-            .sum()
+        Counted::Ready.of(&self.counts)
     }
 
     /// Pods that run, may run or have succeeded.
     pub fn valid(&self) -> i64 {
-        self.ready() + self.count(Status::Pipelined) + self.count(Status::Pending)
+        Counted::Valid.of(&self.counts)
     }
 
     /// Minima of tasks apply only if the group's minimum covers them all.
-    fn roles_hold(&self, have: impl Fn(&Role) -> i64) -> bool {
-        let sum: i64 = self.roles.iter().map(|role| role.min).sum();
-        self.min() < sum || self.roles.iter().all(|role| have(role) >= role.min)
+    fn roles_hold(&self, counted: Counted) -> bool {
+        self.min() < self.roles_min || self.roles_short[counted as usize] == 0
     }
 
     pub fn is_ready(&self) -> bool {
         self.ready() + self.best_effort_pending >= self.min()
-            && self.roles_hold(|role| role.ready() + role.best_effort_pending)
-            && self.short_of_sub_groups(&READY).is_none()
+            && self.roles_hold(Counted::Ready)
+            && self.short_of_sub_groups(Counted::Ready).is_none()
     }
 
     pub fn is_pipelined(&self) -> bool {
-        let pipelined = self.count(Status::Pipelined);
-        self.ready() + pipelined + self.best_effort_pending >= self.min()
-            && self.roles_hold(|role| role.ready() + role.count(Status::Pipelined) + role.best_effort_pending)
-            && self.short_of_sub_groups(&PROMISED).is_none()
+        Counted::Promised.of(&self.counts) + self.best_effort_pending >= self.min()
+            && self.roles_hold(Counted::Promised)
+            && self.short_of_sub_groups(Counted::Promised).is_none()
     }
 
     pub fn is_starving(&self) -> bool {
-        self.count(Status::Pipelined) + self.ready() < self.min()
-            || self.short_of_sub_groups(&PROMISED).is_some()
+        Counted::Promised.of(&self.counts) < self.min()
+            || self.short_of_sub_groups(Counted::Promised).is_some()
     }
 
-    /// Whether enough pods exist, of each task, too; else reason and message of what is missing.
+    /// Whether the group is accepted and enough pods exist, of each task, too; else reason and message of what is missing.
     pub fn validity(&self) -> Result<(), (&'static str, String)> {
-        let valid = |role: &Role| role.ready() + role.count(Status::Pipelined) + role.count(Status::Pending);
-        let sum: i64 = self.roles.iter().map(|role| role.min).sum();
-        if self.min() >= sum {
-            let short = self.roles.iter().find(|role| valid(role) < role.min);
+        if let Some(why) = &self.input.refused {
+            return Err(("InvalidSpec", why.to_string()));
+        }
+        if !self.roles_hold(Counted::Valid) {
+            let short = self.roles.iter().find(|role| role.short()[Counted::Valid as usize]);
             if let Some(role) = short {
                 let sentence = format!(
                     "waiting for the gang: task {} has {} of {} pods",
                     role.name,
-                    valid(role),
+                    role.have(Counted::Valid),
                     role.min
                 );
                 return Err(("NotEnoughPodsOfTask", sentence));
             }
         }
-        if let Some((policy, whole)) = self.short_of_sub_groups(&VALID) {
+        if let Some((policy, whole)) = self.short_of_sub_groups(Counted::Valid) {
             let sentence = format!(
                 "waiting for the gang: {whole} of {} partitions of {} have {} pods",
                 policy.min, policy.name, policy.size
@@ -282,13 +298,71 @@ impl Group {
         (self.ready() - self.min()).max(0)
     }
 
+    /// The number of a role; a new one if it has none. Once all numbers are in use, further roles are as the last.
     pub fn role_index(&mut self, name: &Arc<str>) -> u16 {
-        if let Some(at) = self.roles.iter().position(|role| role.name == *name) {
-            return at as u16;
+        let known = if self.roles_at.is_empty() {
+            self.roles.iter().position(|role| role.name == *name).map(|at| at as u16)
+        } else {
+            self.roles_at.get(name).copied()
+        };
+        if let Some(at) = known {
+            return at;
         }
+        let Ok(at) = u16::try_from(self.roles.len()) else { return u16::MAX };
         let min = self.input.min_roles.get(name).copied().unwrap_or(0);
         self.roles.push(Role { name: name.clone(), min, ..Role::default() });
-        (self.roles.len() - 1) as u16
+        self.count_minimum(usize::from(at));
+        if self.roles.len() > FEW_ROLES {
+            let listed = self.roles_at.len();
+            let new = self.roles.iter().enumerate().skip(listed);
+            self.roles_at.extend(new.map(|(at, role)| (role.name.clone(), at as u16)));
+        }
+        at
+    }
+
+    fn count_minimum(&mut self, at: usize) {
+        let role = &self.roles[at];
+        self.roles_min = self.roles_min.saturating_add(role.min);
+        for (sum, short) in self.roles_short.iter_mut().zip(role.short()) {
+            *sum += i64::from(short);
+        }
+    }
+
+    /// The minima of its roles may have changed.
+    pub(crate) fn set_minima(&mut self) {
+        (self.roles_min, self.roles_short) = (0, [0; 3]);
+        for at in 0..self.roles.len() {
+            self.roles[at].min = self.input.min_roles.get(&self.roles[at].name).copied().unwrap_or(0);
+            self.count_minimum(at);
+        }
+        let named: Vec<Arc<str>> = self.input.min_roles.keys().cloned().collect();
+        named.iter().for_each(|role| {
+            self.role_index(role);
+        });
+    }
+
+    /// Counts a pod under its status, in its role and its sub-group, too.
+    pub(crate) fn count_pod(
+        &mut self,
+        (role, sub_group): (u16, Option<u16>),
+        status: Status,
+        best_effort: bool,
+        sign: i64,
+    ) {
+        self.counts[status as usize] += sign;
+        if let Some(sub_group) = sub_group {
+            self.count_in_sub_group(sub_group, status, sign);
+        }
+        let role = &mut self.roles[usize::from(role)];
+        let before = role.short();
+        role.counts[status as usize] += sign;
+        if best_effort && status == Status::Pending {
+            role.best_effort_pending += sign;
+            self.best_effort_pending += sign;
+        }
+        for ((sum, before), after) in self.roles_short.iter_mut().zip(before).zip(role.short()) {
+            *sum += i64::from(after) - i64::from(before);
+        }
     }
 
     /// Tracks whether its pods have ended or are terminating and none is left to start or run. Once the last has

@@ -203,14 +203,14 @@ impl Labels {
         Self(text.into())
     }
 
-    pub fn get(&self, wanted: &str) -> Option<&str> {
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split('\0');
-        while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
-            if key == wanted {
-                return Some(value);
-            }
-        }
-        None
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    pub fn get(&self, wanted: &str) -> Option<&str> {
+        self.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value)
     }
 }
 

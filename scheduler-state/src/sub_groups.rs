@@ -29,7 +29,6 @@ pub struct SubGroupPolicy {
 #[derive(Clone, Debug)]
 pub struct SubGroup {
     policy: usize,
-    values: Vec<String>,
     pub counts: [i64; Status::COUNT],
 }
 
@@ -41,19 +40,36 @@ impl SubGroup {
 
     /// Pods that hold places.
     pub fn ready(&self) -> i64 {
-        self.sum(&READY)
-    }
-
-    fn sum(&self, of: &[Status]) -> i64 {
-        of.iter().map(|status| self.counts[*status as usize]).sum()
+        Counted::Ready.of(&self.counts)
     }
 }
 
-pub const READY: [Status; 4] = [Status::Bound, Status::Binding, Status::Running, Status::Succeeded];
-pub const PROMISED: [Status; 5] =
-    [Status::Bound, Status::Binding, Status::Running, Status::Succeeded, Status::Pipelined];
-pub const VALID: [Status; 6] =
-    [Status::Bound, Status::Binding, Status::Running, Status::Succeeded, Status::Pipelined, Status::Pending];
+/// Which pods count for a minimum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that hold places.
+    Ready,
+    /// And those that wait for a promised place.
+    Promised,
+    /// And those that wait for any.
+    Valid,
+}
+
+impl Counted {
+    pub const ALL: [Self; 3] = [Self::Ready, Self::Promised, Self::Valid];
+
+    /// How many of the pods count.
+    pub fn of(self, counts: &[i64; Status::COUNT]) -> i64 {
+        let count = |status: Status| counts[status as usize];
+        let ready =
+            count(Status::Bound) + count(Status::Binding) + count(Status::Running) + count(Status::Succeeded);
+        match self {
+            Self::Ready => ready,
+            Self::Promised => ready + count(Status::Pipelined),
+            Self::Valid => ready + count(Status::Pipelined) + count(Status::Pending),
+        }
+    }
+}
 
 /// Pods of a group that may be evicted, one after the other, before it has less than it needs.
 #[derive(Clone, Debug)]
@@ -93,17 +109,18 @@ impl Group {
     pub fn spare(&self) -> Spare {
         let size = |policy: usize| self.input.sub_groups[policy].size.max(1);
         let beyond: Vec<i64> =
-            self.sub_groups.iter().map(|known| known.sum(&READY) - size(known.policy)).collect();
-        let complete = |policy: usize| {
-            let own = self.sub_groups.iter().zip(&beyond).filter(|(known, _)| known.policy == policy);
-            own.filter(|(_, beyond)| **beyond >= 0).count() as i64
-        };
+            self.sub_groups.iter().map(|known| known.ready() - size(known.policy)).collect();
         let policies = self.input.sub_groups.iter().enumerate();
         Spare {
             pods: self.surplus(),
-            whole: policies.map(|(at, policy)| complete(at) - policy.min).collect(),
+            whole: policies.map(|(at, policy)| self.whole(at, Counted::Ready) - policy.min).collect(),
             beyond,
         }
+    }
+
+    /// Sub-groups of a policy that have all their pods.
+    fn whole(&self, policy: usize, counted: Counted) -> i64 {
+        self.whole.get(policy).map_or(0, |whole| whole[counted as usize])
     }
 
     /// The sub-group of a pod with these labels; the first pod creates it.
@@ -115,20 +132,47 @@ impl Group {
         let keys = &self.input.sub_groups[policy].keys;
         let values: Vec<String> =
             keys.iter().map(|key| labels.get(key).unwrap_or_default().to_owned()).collect();
-        let same = |known: &SubGroup| known.policy == policy && known.values == values;
-        let at = self.sub_groups.iter().position(same).unwrap_or_else(|| {
-            self.sub_groups.push(SubGroup { policy, values: values.clone(), counts: [0; Status::COUNT] });
-            self.sub_groups.len() - 1
-        });
-        u16::try_from(at).ok()
+        let key = (policy, values);
+        if let Some(at) = self.sub_groups_at.get(&key) {
+            return Some(*at);
+        }
+        let at = u16::try_from(self.sub_groups.len()).ok()?;
+        self.sub_groups.push(SubGroup { policy, counts: [0; Status::COUNT] });
+        self.sub_groups_at.insert(key, at);
+        Some(at)
+    }
+
+    /// All pods have left their sub-groups.
+    pub(crate) fn forget_sub_groups(&mut self) {
+        self.sub_groups.clear();
+        self.sub_groups_at.clear();
+        self.whole.clear();
+    }
+
+    /// Counts a pod in its sub-group, and the sub-group as whole or not.
+    pub(crate) fn count_in_sub_group(&mut self, at: u16, status: Status, sign: i64) {
+        let Some(known) = self.sub_groups.get_mut(usize::from(at)) else { return };
+        let size = self.input.sub_groups.get(known.policy).map_or(1, |policy| policy.size.max(1));
+        let is_whole = |known: &SubGroup| Counted::ALL.map(|counted| counted.of(&known.counts) >= size);
+        let before = is_whole(known);
+        known.counts[status as usize] += sign;
+        let after = is_whole(known);
+        if self.whole.len() <= known.policy {
+            self.whole.resize(known.policy + 1, [0; 3]);
+        }
+        for ((whole, before), after) in self.whole[known.policy].iter_mut().zip(before).zip(after) {
+            *whole += i64::from(after) - i64::from(before);
+        }
     }
 
     /// The first policy of which too few sub-groups have all their pods among these, and how many have.
-    pub fn short_of_sub_groups(&self, of: &[Status]) -> Option<(&SubGroupPolicy, i64)> {
+    pub fn short_of_sub_groups(&self, counted: Counted) -> Option<(&SubGroupPolicy, i64)> {
         self.input.sub_groups.iter().enumerate().find_map(|(at, policy)| {
-            let own = self.sub_groups.iter().filter(|known| known.policy == at);
-            let whole = own.filter(|known| known.sum(of) >= policy.size.max(1)).count() as i64;
+            let whole = self.whole(at, counted);
             (whole < policy.min).then_some((policy, whole))
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

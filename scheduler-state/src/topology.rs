@@ -71,7 +71,7 @@ impl HyperNodes {
     /// Number of known nodes below a HyperNode.
     pub fn count(&self, nodes: &Nodes, name: &str) -> usize {
         let mut found = BTreeSet::new();
-        self.collect(name, nodes, MAX_DEPTH, &mut found);
+        self.collect(name, nodes, MAX_DEPTH, (&mut found, &mut BTreeMap::new()));
         found.into_iter().filter(|id| nodes.get(*id).known).count()
     }
 
@@ -108,14 +108,26 @@ impl HyperNodes {
         let mut domains = BTreeMap::new();
         for (name, input) in self.list.iter().filter(|(name, _)| self.problem(name).is_none()) {
             let mut found = BTreeSet::new();
-            self.collect(name, nodes, MAX_DEPTH, &mut found);
+            self.collect(name, nodes, MAX_DEPTH, (&mut found, &mut BTreeMap::new()));
             domains.insert((input.tier, name.clone()), found);
         }
         self.domains = domains;
     }
 
-    fn collect(&self, name: &str, nodes: &Nodes, depth: usize, found: &mut BTreeSet<NodeId>) {
+    /// Adds the nodes below a HyperNode. `seen`: how deep it has looked below each; it looks below one again only if it
+    /// may look deeper there.
+    fn collect<'a>(
+        &'a self,
+        name: &'a str,
+        nodes: &Nodes,
+        depth: usize,
+        (found, seen): (&mut BTreeSet<NodeId>, &mut BTreeMap<&'a str, usize>),
+    ) {
         let Some(input) = self.list.get(name).filter(|_| depth > 0) else { return };
+        if seen.get(name).is_some_and(|looked| *looked >= depth) {
+            return;
+        }
+        seen.insert(name, depth);
         for member in &input.members {
             match member {
                 Member::Node(node) => found.extend(nodes.find(node)),
@@ -129,8 +141,33 @@ impl HyperNodes {
                         })
                         .map(|(id, _)| id),
                 ),
-                Member::HyperNode(child) => self.collect(child, nodes, depth - 1, found),
+                Member::HyperNode(child) => {
+                    self.collect(child, nodes, depth - 1, (&mut *found, &mut *seen));
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each names the one below it a hundred times: below the first are 100^14 ways to the node.
+    #[test]
+    fn a_hypernode_is_looked_into_once_however_often_it_is_named() {
+        let (mut nodes, mut known) = (Nodes::default(), HyperNodes::default());
+        let node = nodes.intern("n1");
+        for tier in 0..15 {
+            let below = match tier {
+                0 => Member::Node("n1".to_owned()),
+                _ => Member::HyperNode(format!("h{}", tier - 1)),
+            };
+            let name = format!("h{tier}").as_str().into();
+            known.put(HyperNodeInput { name, tier, members: vec![below; 100] }).unwrap();
+        }
+        let domains = known.domains(&nodes, None);
+        assert_eq!(domains.len(), 15);
+        assert!(domains.iter().all(|(.., found)| *found == BTreeSet::from([node])));
     }
 }

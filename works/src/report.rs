@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::DynamicObject;
 use serde_json::Value;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::marks::{epoch_of, kind_of};
 
@@ -58,6 +58,10 @@ pub(crate) fn status(
     if let Some(applied) = applied {
         set_applied(&mut status, applied, work.metadata.generation, now);
     }
+    let mut places: BTreeMap<i64, usize> = BTreeMap::new();
+    for (at, one) in status.manifest_statuses.iter().enumerate() {
+        places.entry(one.identifier.ordinal).or_insert(at);
+    }
     for (ordinal, (manifest, object)) in work.spec.workload.manifests.iter().zip(objects).enumerate() {
         // A deleted object keeps its last status, which may have the result of the job.
         let Some(object) = object else { continue };
@@ -73,9 +77,8 @@ pub(crate) fn status(
             // Only if the status has an observed generation; otherwise this would be a useless write.
             generation: object.metadata.generation.filter(|_| found["observedGeneration"].is_i64()),
         };
-        let at = status.manifest_statuses.iter().position(|one| one.identifier.ordinal == ordinal as i64);
-        match at {
-            Some(at) => status.manifest_statuses[at] = entry,
+        match places.get(&entry.identifier.ordinal) {
+            Some(at) => status.manifest_statuses[*at] = entry,
             None => status.manifest_statuses.push(entry),
         }
         if is_governed && let Some(epoch) = epoch_of(object) {
@@ -181,5 +184,31 @@ mod tests {
         let reported = super::status(&work, None, &[Some(Arc::new(object))], Timestamp::UNIX_EPOCH);
         let said = &reported.manifest_statuses[0].status;
         assert_eq!((nesting::levels(said), &said["conditions"]), (nesting::MAX, &conditions));
+    }
+
+    /// Each reported object looked for among all takes minutes.
+    #[test]
+    fn the_objects_of_a_large_work_are_reported_in_one_pass() {
+        const CLAIMS: usize = 100_000;
+        let object = |i: usize| json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": format!("c{i}")}});
+        let mut work = Work::new("w", fleet_api::work::WorkSpec::default());
+        work.spec.workload.manifests = (0..CLAIMS).map(object).collect();
+        let live = |phase: &str| -> Vec<Option<Arc<DynamicObject>>> {
+            let found = (0..CLAIMS).map(|i| {
+                let mut found: DynamicObject = serde_json::from_value(object(i)).unwrap();
+                found.data["status"] = json!({"phase": phase});
+                Some(Arc::new(found))
+            });
+            found.collect()
+        };
+        for phase in ["Pending", "Bound"] {
+            work.status = Some(super::status(&work, None, &live(phase), Timestamp::UNIX_EPOCH));
+        }
+        let reported = work.status.unwrap_or_default().manifest_statuses;
+        assert_eq!(reported.len(), CLAIMS);
+        for at in [0, 7, CLAIMS - 1] {
+            let one = &reported[at];
+            assert_eq!((one.identifier.ordinal, &one.status["phase"]), (at as i64, &json!("Bound")));
+        }
     }
 }

@@ -25,6 +25,11 @@ use kube::{Api, discovery::ApiResource};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    events::{self, Warning},
+    plan::volcano::INVALID_SPEC,
+};
+
 /// Most flows and CronJobs reconciled concurrently.
 const AT_ONCE: usize = 16;
 
@@ -161,6 +166,13 @@ pub(crate) async fn run(member: Link, clock: Clock, shutdown: CancellationToken)
     while watches.join_next().await.is_some() {}
 }
 
+/// Why the flow can never complete, if its new status says so and the one it has does not.
+fn newly_invalid(flow: &Object, status: &Value) -> Option<String> {
+    let why = problem_of(flow)?;
+    let says = |status: &Value| status["state"]["message"].as_str() == Some(why.as_str());
+    (says(status) && !says(&flow.status)).then_some(why)
+}
+
 /// The API server's message.
 fn words_of(error: &CallError) -> String {
     match error {
@@ -248,6 +260,10 @@ impl Driver {
                 let status = status.get_or_insert_with(|| flow.status.clone());
                 status["state"]["message"] = why.into();
             }
+        }
+        if let Some(message) = status.as_ref().and_then(|status| newly_invalid(&flow, status)) {
+            let warning = Warning { reason: INVALID_SPEC, message: &message, at: self.clock.now() };
+            events::warn(&self.client, &flow, &Kind::Flow.resource(), &warning).await?;
         }
         self.write_status(Kind::Flow, &flow, status).await?;
         // A pod that begins to answer is no change of an object.

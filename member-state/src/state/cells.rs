@@ -14,7 +14,7 @@ use fleet_api::{
     cell_places::CellPlace,
     mutation::{self, Mutation},
 };
-use fleet_placement::{Gang, Node, PodShape};
+use fleet_placement::{Gang, GangComponent, Node, PodShape};
 
 use super::{Hold, MemberState, Place, PodEntry, PodKey, pod::Phase};
 
@@ -60,9 +60,13 @@ pub fn places(
     }
     let given = || spec.cells.iter().flat_map(|group| &group.places).filter(|place| !place.node.is_empty());
     let mut room = Room::new(state, state.hold_named(name), given());
+    let mut components: BTreeMap<&str, &GangComponent> = BTreeMap::new();
+    for component in &gang.components {
+        components.entry(component.name.as_str()).or_insert(component);
+    }
     let (mut told, mut bad, mut excluded) = (None, BTreeSet::new(), BTreeMap::new());
     for place in given() {
-        let component = gang.components.iter().find(|component| component.name == place.component);
+        let component = components.get(place.component.as_str()).copied();
         let slot = usize::try_from(place.index)
             .ok()
             .and_then(|index| nodes.get_mut(&place.component)?.get_mut(index))
@@ -113,8 +117,10 @@ struct Room<'a> {
     state: &'a MemberState,
     /// Current places of the reservation.
     own: Option<&'a Hold>,
-    /// Those that it releases: their capacity is available to the others.
-    released: Vec<&'a Place>,
+    /// Those that it releases, by node: their capacity is available to the others.
+    released: BTreeMap<&'a str, Vec<&'a Place>>,
+    /// Leaf cells of other reservations, by node and number, with the first that holds them.
+    held: BTreeMap<(&'a str, i32), &'a str>,
     taken: BTreeMap<String, (fleet_resources::Resources, i64)>,
     cells: BTreeSet<(String, i32)>,
 }
@@ -123,12 +129,24 @@ impl<'a> Room<'a> {
     fn new<'p>(
         state: &'a MemberState,
         own: Option<&'a Hold>,
-        given: impl Iterator<Item = &'p CellPlace> + Clone,
+        given: impl Iterator<Item = &'p CellPlace>,
     ) -> Self {
+        let given: BTreeSet<(&str, i64, &str)> = given.map(spot_of).collect();
         // A pod in a place counts by itself until it is gone.
         let unused = own.into_iter().flat_map(|own| &own.places).filter(|own| own.occupant.is_none());
-        let released = unused.filter(|own| !given.clone().any(|given| is_same(own, given))).collect();
-        Self { state, own, released, taken: BTreeMap::new(), cells: BTreeSet::new() }
+        let mut released: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
+        for place in unused.filter(|own| !spot(own).is_some_and(|spot| given.contains(&spot))) {
+            released.entry(place.node.as_str()).or_default().push(place);
+        }
+        let mut held = BTreeMap::new();
+        for hold in state.holds().filter(|hold| own.is_none_or(|own| own.name != hold.name)) {
+            for place in &hold.places {
+                for cell in &place.leaf_cells {
+                    held.entry((place.node.as_str(), *cell)).or_insert(hold.name.as_str());
+                }
+            }
+        }
+        Self { state, own, released, held, taken: BTreeMap::new(), cells: BTreeSet::new() }
     }
 
     fn take(&mut self, place: &CellPlace, shape: &PodShape) -> Result<(), Fault> {
@@ -136,11 +154,12 @@ impl<'a> Room<'a> {
             if !self.cells.insert((place.node.clone(), *cell)) {
                 return Err(Fault::OfNode(format!("leaf cell {cell} is named twice")));
             }
-            if let Some(other) = self.state.holder_of_cell(&place.node, *cell, self.own) {
+            if let Some(other) = self.held.get(&(place.node.as_str(), *cell)) {
                 return Err(Fault::OfNode(format!("leaf cell {cell} is held by reservation {other}")));
             }
         }
-        if self.own.is_some_and(|own| own.places.iter().any(|own| is_same(own, place))) {
+        let same = self.own.and_then(|own| own.places.get(own.at(&place.component, place.index)?));
+        if same.is_some_and(|own| own.node == place.node) {
             return Ok(());
         }
         let Some(node) = self.state.nodes().get(&place.node) else {
@@ -156,7 +175,7 @@ impl<'a> Room<'a> {
         used.add(&shape.requests);
         *pods += 1;
         let (mut free, mut free_pods) = (node.free(), node.free_pods());
-        for own in self.released.iter().filter(|own| own.node == place.node) {
+        for own in self.released.get(place.node.as_str()).into_iter().flatten() {
             free.add(&own.requests);
             free_pods = free_pods.saturating_add(1);
         }
@@ -175,17 +194,35 @@ impl<'a> Room<'a> {
     }
 }
 
-fn is_same(own: &Place, given: &CellPlace) -> bool {
-    is_at(own, &given.component, given.index) && own.node == given.node
+/// Component, index and node of a place.
+type Spot<'a> = (&'a str, i64, &'a str);
+
+fn spot(place: &Place) -> Option<Spot<'_>> {
+    Some((place.component.as_str(), i64::try_from(place.index).ok()?, place.node.as_str()))
 }
 
-fn has_cells(own: &Place, given: &CellPlace) -> bool {
-    let cells = |cells: &[i32]| cells.iter().copied().collect::<BTreeSet<i32>>();
-    cells(&own.leaf_cells) == cells(&given.leaf_cells)
+fn spot_of(given: &CellPlace) -> Spot<'_> {
+    (given.component.as_str(), given.index, given.node.as_str())
 }
 
-fn is_at(place: &Place, component: &str, index: i64) -> bool {
-    place.component == component && i64::try_from(place.index) == Ok(index)
+/// Leaf cells in any order.
+fn in_order(cells: &[i32]) -> Vec<i32> {
+    cells.iter().copied().collect::<BTreeSet<i32>>().into_iter().collect()
+}
+
+/// Pods that the member's own scheduler is about to bind, by the place that they will use.
+struct Released<'s> {
+    named: BTreeMap<(&'s str, usize), &'s PodKey>,
+    /// That of a component's pods which use any of its places.
+    followers: BTreeMap<&'s str, &'s PodKey>,
+}
+
+impl<'s> Released<'s> {
+    /// The first pod that will use the place.
+    fn to(&self, place: &Place) -> Option<&'s PodKey> {
+        let named = self.named.get(&(place.component.as_str(), place.index)).copied();
+        named.into_iter().chain(self.followers.get(place.component.as_str()).copied()).min()
+    }
 }
 
 /// Pods of one component.
@@ -219,7 +256,8 @@ impl MemberState {
         let ended = self.ended_of(reservation, known);
         for place in self.holds.get_mut(reservation).into_iter().flat_map(|hold| &mut hold.places) {
             let index = i64::try_from(place.index).unwrap_or(i64::MAX);
-            place.over = ended.get(&place.component).is_some_and(|indices| indices.contains(&index));
+            // They are in order.
+            place.over = ended.get(&place.component).is_some_and(|found| found.binary_search(&index).is_ok());
         }
         ended
     }
@@ -234,8 +272,8 @@ impl MemberState {
         let mut ended = BTreeMap::new();
         for (component, pods) in components {
             let is_taken = |index: i64| {
-                let mut places = hold.into_iter().flat_map(|hold| &hold.places);
-                places.any(|place| is_at(place, component, index) && place.occupant.is_some())
+                let place = hold.and_then(|hold| hold.places.get(hold.at(component, index)?));
+                place.is_some_and(|place| place.occupant.is_some())
             };
             let mut indices: Vec<i64> = pods.ended.difference(&pods.live).copied().collect();
             indices.retain(|index| !is_taken(*index));
@@ -245,8 +283,8 @@ impl MemberState {
                 };
                 indices.retain(|index| is_place(*index));
                 // What was told stays, then from the last on: pods that follow take the first.
-                let told = |index: &i64| known.get(component).is_some_and(|known| known.contains(index));
-                indices.sort_by_key(|index| (Reverse(told(index)), Reverse(*index)));
+                let told: BTreeSet<i64> = known.get(component).into_iter().flatten().copied().collect();
+                indices.sort_by_key(|index| (Reverse(told.contains(index)), Reverse(*index)));
                 indices.truncate(number);
                 indices.sort_unstable();
             }
@@ -260,9 +298,10 @@ impl MemberState {
     /// Preempted groups of a reservation whose pods are gone, with the time of their preemption.
     pub fn vacated_of(&self, reservation: &str, spec: &ReservationSpec) -> BTreeMap<String, i64> {
         let Some(hold) = self.holds.get(reservation) else { return BTreeMap::new() };
+        let released = self.released(hold);
         let is_used = |given: &CellPlace| {
-            let mut places = hold.places.iter().filter(|place| is_at(place, &given.component, given.index));
-            places.any(|place| place.occupant.is_some() || self.released_to(hold, place).is_some())
+            let place = hold.at(&given.component, given.index).and_then(|at| hold.places.get(at));
+            place.is_some_and(|place| place.occupant.is_some() || released.to(place).is_some())
         };
         let groups = spec.cells.iter().filter_map(|group| Some((group, group.preempted.as_ref()?)));
         let vacated = groups.filter(|(group, _)| !group.places.iter().any(is_used));
@@ -272,10 +311,11 @@ impl MemberState {
     /// Pods that must leave their cells and have not been deleted yet, with their uids.
     pub fn leaving_pods(&self) -> Vec<(PodKey, String)> {
         let holds = self.leaving.iter().filter_map(|name| self.holds.get(name));
-        let places = holds.flat_map(|hold| hold.places.iter().map(move |place| (hold, place)));
-        let keys = places
-            .filter(|(_, place)| place.leaving)
-            .filter_map(|(hold, place)| place.occupant.as_ref().or_else(|| self.released_to(hold, place)));
+        let keys = holds.flat_map(|hold| {
+            let released = self.released(hold);
+            let leaving = hold.places.iter().filter(|place| place.leaving);
+            leaving.filter_map(move |place| place.occupant.as_ref().or_else(|| released.to(place)))
+        });
         let pods = keys.filter_map(|key| Some((key, self.pods.get(key)?)));
         pods.filter(|(_, pod)| !pod.deleting && !pod.evicting)
             .map(|(key, pod)| (key.clone(), pod.uid.clone()))
@@ -286,22 +326,33 @@ impl MemberState {
     /// follow, has preempted; all others stay. Returns the pods that are still on cells which `spec` has no more.
     pub fn leave_cells(&mut self, name: &str, held: &ReservationSpec, spec: &ReservationSpec) -> Vec<String> {
         let Some(hold) = self.holds.get(name) else { return Vec::new() };
-        let preempted = || held.cells.iter().filter(|group| group.preempted.is_some());
-        let given = || spec.cells.iter().flat_map(|group| &group.places);
-        let stays = |own: &Place| {
-            own.leaf_cells.is_empty() || given().any(|given| is_same(own, given) && has_cells(own, given))
-        };
-        let is_taken =
-            |own: &Place| !stays(own) && (own.occupant.is_some() || self.released_to(hold, own).is_some());
+        let preempted = held.cells.iter().filter(|group| group.preempted.is_some());
+        let preempted: BTreeSet<(&str, i64)> = preempted
+            .flat_map(|group| &group.places)
+            .map(|place| (place.component.as_str(), place.index))
+            .collect();
+        let given: BTreeSet<(Spot<'_>, Vec<i32>)> = spec
+            .cells
+            .iter()
+            .flat_map(|group| &group.places)
+            .map(|given| (spot_of(given), in_order(&given.leaf_cells)))
+            .collect();
+        let released = self.released(hold);
         let mut there = Vec::new();
         let mut leaving = Vec::with_capacity(hold.places.len());
         for own in &hold.places {
-            if is_taken(own) {
+            let spot = spot(own);
+            let stays = own.leaf_cells.is_empty()
+                || spot.is_some_and(|spot| given.contains(&(spot, in_order(&own.leaf_cells))));
+            let is_taken = !stays && (own.occupant.is_some() || released.to(own).is_some());
+            if is_taken {
                 there.push(format!("{}-{}", own.component, own.index));
             }
-            let places = || preempted().flat_map(|group| &group.places);
-            leaving.push(is_taken(own) || places().any(|place| is_at(own, &place.component, place.index)));
+            let is_preempted =
+                spot.is_some_and(|(component, index, _)| preempted.contains(&(component, index)));
+            leaving.push(is_taken || is_preempted);
         }
+        drop(released);
         if leaving.contains(&true) {
             self.leaving.insert(name.to_owned());
         } else {
@@ -312,25 +363,23 @@ impl MemberState {
         there
     }
 
-    /// The pod that the member's own scheduler is about to bind to the place.
-    fn released_to(&self, hold: &Hold, place: &Place) -> Option<&PodKey> {
+    /// The pods of a hold that the member's own scheduler is about to bind.
+    fn released<'s>(&'s self, hold: &'s Hold) -> Released<'s> {
+        let mut found = Released { named: BTreeMap::new(), followers: BTreeMap::new() };
         let keys = self.reserved_pods.get(&hold.name).into_iter().flatten();
-        keys.into_iter().find(|key| {
-            self.pods.get(*key).is_some_and(|pod| {
-                let is_its = hold.component_of(&pod.component) == place.component
-                    && (pod.index == Some(place.index) || hold.is_follower(&place.component, pod.index));
-                is_its && pod.let_go && !pod.finished && pod.counted_on().is_none()
-            })
-        })
-    }
-
-    fn holder_of_cell(&self, node: &str, cell: i32, own: Option<&Hold>) -> Option<&str> {
-        let has = |hold: &&Hold| {
-            let of_node = hold.places.iter().filter(|place| place.node == node);
-            of_node.into_iter().any(|place| place.leaf_cells.contains(&cell))
-        };
-        let others = self.holds().filter(|hold| own.is_none_or(|own| own.name != hold.name));
-        others.into_iter().find(has).map(|hold| hold.name.as_str())
+        for (key, pod) in keys.filter_map(|key| Some((key, self.pods.get(key)?))) {
+            if !pod.let_go || pod.finished || pod.counted_on().is_some() {
+                continue;
+            }
+            let component = hold.component_of(&pod.component);
+            if let Some(index) = pod.index {
+                found.named.entry((component, index)).or_insert(key);
+            }
+            if hold.is_follower(component, pod.index) {
+                found.followers.entry(component).or_insert(key);
+            }
+        }
+        found
     }
 
     pub fn holds(&self) -> impl Iterator<Item = &Hold> {

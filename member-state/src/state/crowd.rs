@@ -3,12 +3,18 @@
 //! The other pod stays: it is bound, while ours are not, or have not started. So held places on the node are
 //! released, and our bound pods there that have not started are deleted with the rest of their gang.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_placement::Node;
 use fleet_resources::{ResourceName, Resources};
+use jiff::Timestamp;
 
-use super::{GangKey, MemberState, Place, PodKey, pod::Phase};
+use super::{GangKey, Hold, MemberState, PodEntry, PodKey, pod::Phase};
+
+/// Over-committed nodes with the resources that they lack.
+type Short = BTreeMap<String, Vec<ResourceName>>;
+/// By reservation, the places that it has lost, with their nodes.
+type Lost = BTreeMap<String, BTreeMap<usize, String>>;
 
 /// What other schedulers have taken.
 #[derive(Debug, Default)]
@@ -30,67 +36,90 @@ impl MemberState {
     /// Releases the places on over-committed nodes, and returns their owners.
     pub fn take_crowd(&mut self) -> Taken {
         let mut taken = Taken::default();
+        let (mut short, mut lost): (Short, Lost) = (BTreeMap::new(), BTreeMap::new());
         for name in std::mem::take(&mut self.crowded) {
-            self.give_way(&name, &mut taken);
-            let Some(short) = self.nodes.get(&name).map(over).filter(|short| !short.is_empty()) else {
-                continue;
-            };
-            let gangs = self.not_started_on(&name, &short);
-            if gangs.is_empty() {
-                continue;
+            self.give_way(&name, &mut lost);
+            if let Some(lacks) = self.nodes.get(&name).map(over).filter(|lacks| !lacks.is_empty()) {
+                short.insert(name, lacks);
             }
-            let by = self.last_other_on(&name).map_or(String::new(), |pod| format!(" by pod {pod}"));
-            let short: Vec<&str> = short.iter().map(AsRef::as_ref).collect();
+        }
+        for (name, places) in lost {
+            let Some(hold) = self.holds.get_mut(&name) else { continue };
+            hold.remove(&places.keys().copied().collect());
+            let mut nodes: Vec<String> = places.into_values().collect();
+            nodes.sort_unstable();
+            taken.places.insert(name, nodes);
+        }
+        if short.is_empty() {
+            return taken;
+        }
+        let not_started = self.not_started_on(&short);
+        let others = self.last_others_on(&not_started);
+        for (node, gangs) in &not_started {
+            let by = others.get(node).map_or(String::new(), |(_, key, pod)| {
+                format!(" by pod {}/{} of scheduler {:?}", key.namespace, key.name, pod.scheduler_name)
+            });
+            let lacks: Vec<&str> = short.get(*node).into_iter().flatten().map(AsRef::as_ref).collect();
             let why = format!(
-                "node {name}: {} was taken{by} before the gang's pods started there",
-                short.join(", ")
+                "node {node}: {} was taken{by} before the gang's pods started there",
+                lacks.join(", ")
             );
-            taken.gangs.extend(gangs.into_iter().map(|gang| (gang, why.clone())));
+            taken.gangs.extend(gangs.iter().map(|gang| ((*gang).clone(), why.clone())));
         }
         taken
     }
 
     /// Releases unused places until the node is no longer over-committed.
-    fn give_way(&mut self, node: &str, taken: &mut Taken) {
+    fn give_way(&mut self, node: &str, lost: &mut Lost) {
         while let Some(short) = self.nodes.get(node).map(over).filter(|short| !short.is_empty()) {
-            let helps = |place: &Place| {
-                place.occupant.is_none() && place.node == node && asks_for(&place.requests, &short)
+            let helps = |hold: &Hold| {
+                let mut unused = hold.unused_on(node);
+                let at =
+                    unused.find(|at| hold.places.get(*at).is_some_and(|p| asks_for(&p.requests, &short)));
+                at.map(|at| (hold.name.clone(), at))
             };
-            let found = self
-                .holds
-                .values()
-                .rev()
-                .find_map(|hold| Some((hold.name.clone(), hold.places.iter().position(helps)?)));
-            let Some((name, at)) = found else { return };
-            let Some(hold) = self.holds.get_mut(&name) else { return };
-            let place = hold.places.remove(at);
-            self.unhold(&place.node, &place.requests);
-            taken.places.entry(name).or_default().push(node.to_owned());
+            let Some((name, at)) = self.holds.values().rev().find_map(helps) else { return };
+            let place = self.holds.get_mut(&name).and_then(|hold| hold.give_up(at));
+            let Some(requests) = place.map(|place| place.requests.clone()) else { return };
+            self.unhold(node, &requests);
+            lost.entry(name).or_default().insert(at, node.to_owned());
         }
     }
 
-    /// Gangs that this agent has bound, or is binding, to the node, and that have not started.
-    fn not_started_on(&self, node: &str, short: &[ResourceName]) -> Vec<GangKey> {
-        let is_there = |key: &PodKey| {
-            self.pods.get(key).is_some_and(|pod| {
-                pod.ours
-                    && !pod.deleting
-                    && !pod.evicting
-                    && pod.phase == Phase::Pending
-                    && pod.started.is_none()
-                    && pod.counted_on() == Some(node)
-                    && asks_for(pod.requests(), short)
-            })
-        };
-        let of_ours = self.gangs.iter().filter(|(_, gang)| gang.pods.iter().any(is_there));
-        of_ours.map(|(key, _)| key.clone()).collect()
+    /// Gangs that this agent has bound, or is binding, to one of these nodes, and that have not started, by node.
+    fn not_started_on<'s>(&'s self, short: &'s Short) -> BTreeMap<&'s str, BTreeSet<&'s GangKey>> {
+        let mut found: BTreeMap<&str, BTreeSet<&GangKey>> = BTreeMap::new();
+        for (gang, key) in
+            self.gangs.iter().flat_map(|(gang, entry)| entry.pods.iter().map(move |key| (gang, key)))
+        {
+            let Some(pod) = self.pods.get(key) else { continue };
+            let lacks = pod.counted_on().and_then(|node| short.get_key_value(node));
+            let waits = pod.ours
+                && !pod.deleting
+                && !pod.evicting
+                && pod.phase == Phase::Pending
+                && pod.started.is_none();
+            if let Some((node, _)) = lacks.filter(|(_, lacks)| waits && asks_for(pod.requests(), lacks)) {
+                found.entry(node.as_str()).or_default().insert(gang);
+            }
+        }
+        found
     }
 
-    /// The newest pod of another scheduler on the node.
-    fn last_other_on(&self, node: &str) -> Option<String> {
-        let others = self.pods.iter().filter(|(_, pod)| !pod.ours && pod.counted_on() == Some(node));
-        let last = others.max_by_key(|(key, pod)| (pod.created, (*key).clone()))?;
-        Some(format!("{}/{} of scheduler {:?}", last.0.namespace, last.0.name, last.1.scheduler_name))
+    /// The newest pod of another scheduler on each of these nodes.
+    fn last_others_on<'s>(
+        &'s self,
+        nodes: &BTreeMap<&str, BTreeSet<&GangKey>>,
+    ) -> BTreeMap<&'s str, (Option<Timestamp>, &'s PodKey, &'s PodEntry)> {
+        let mut found: BTreeMap<&str, (Option<Timestamp>, &PodKey, &PodEntry)> = BTreeMap::new();
+        for (key, pod) in self.pods.iter().filter(|(_, pod)| !pod.ours) {
+            let Some(node) = pod.counted_on().filter(|node| nodes.contains_key(*node)) else { continue };
+            let last = found.entry(node).or_insert((pod.created, key, pod));
+            if (pod.created, key) > (last.0, last.1) {
+                *last = (pod.created, key, pod);
+            }
+        }
+        found
     }
 }
 

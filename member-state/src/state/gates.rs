@@ -44,14 +44,13 @@ impl MemberState {
         let Some(hold) = self.holds.get(reservation) else {
             return Gated::Waits("no places are held for it".to_owned());
         };
-        let mut hold = hold.clone();
-        let one_by_one = is_one_by_one(&hold, &pods);
+        let one_by_one = is_one_by_one(hold, &pods);
         let said = pods.iter().map(|(_, pod)| pod.gang_size).filter(|size| *size < UNKNOWN_SIZE).max();
         let size = said.unwrap_or(hold.places.len());
         if pods.len() < size {
             return Gated::Waits(format!("waiting for the gang: {} of {size} pods exist", pods.len()));
         }
-        let mut releases = Vec::new();
+        let (mut hold, mut releases) = (hold.clone(), Vec::new());
         // Pods that are being bound take their places first.
         let on_their_way = pods.iter().filter(|(_, pod)| !gated(pod) && pod.wants_node());
         let (waiting, under_way): (Vec<_>, Vec<_>) =
@@ -63,7 +62,7 @@ impl MemberState {
                 }
                 return Gated::Waits(format!("no place is left for pod {}", key.name));
             };
-            hold.places[at].occupant = Some((*key).clone());
+            hold.occupy(at, (*key).clone());
             let place = &hold.places[at];
             let Some(node) = self.nodes.get(&place.node).filter(|node| node.admits(&pod.spec.shape)) else {
                 return Gated::Waits(format!(

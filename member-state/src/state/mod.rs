@@ -491,10 +491,10 @@ impl MemberState {
     fn seat(&mut self, key: &PodKey, entry: &PodEntry) {
         let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
         let Some(at) = hold.place_for(key, &entry.component, entry.index, entry.counted_on()) else { return };
-        let place = &mut hold.places[at];
+        let place = &hold.places[at];
         if place.occupant.is_none() {
-            place.occupant = Some(key.clone());
             let (node, requests) = (place.node.clone(), place.requests.clone());
+            hold.occupy(at, key.clone());
             // The pod uses what the place releases; capacity is freed only if it requests less.
             let freed = self.effects.freed
                 || entry.counted_on() != Some(&*node)
@@ -506,10 +506,7 @@ impl MemberState {
 
     fn unseat(&mut self, key: &PodKey, entry: &PodEntry) {
         let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
-        let Some(place) = hold.places.iter_mut().find(|place| place.occupant.as_ref() == Some(key)) else {
-            return;
-        };
-        place.occupant = None;
+        let Some(place) = hold.vacate(key) else { return };
         let (node, requests) = (place.node.clone(), place.requests.clone());
         self.hold(&node, &requests);
     }

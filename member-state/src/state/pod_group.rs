@@ -81,13 +81,17 @@ impl PodGroupObject {
         let minimum = &spec["minResources"];
         let resources = minimum.is_object().then(|| amounts(minimum));
         let annotation = |name: &str| self.annotations.get(name);
+        let (sub_groups, refused) = match self.sub_groups() {
+            Ok(sub_groups) => (sub_groups, None),
+            Err(why) => (Vec::new(), Some(why.into())),
+        };
         GroupInput {
             namespace: self.namespace.as_str().into(),
             name: self.name.as_str().into(),
             queue: spec["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into(),
-            min_member: spec["minMember"].as_i64().unwrap_or(1),
-            min_roles: roles.map(|(role, n)| (Arc::from(role.as_str()), n.as_i64().unwrap_or(0))).collect(),
-            sub_groups: sub_groups(&spec["subGroupPolicy"]),
+            min_member: number(&spec["minMember"]).unwrap_or(1),
+            min_roles: roles.map(|(role, n)| (Arc::from(role.as_str()), number(n).unwrap_or(0))).collect(),
+            sub_groups,
             min_resources: resources,
             priority: 0,
             created: self.created,
@@ -104,8 +108,39 @@ impl PodGroupObject {
             phase: Phase::read(self.status["phase"].as_str().unwrap_or_default()),
             no_gate: false,
             manual: false,
+            refused,
         }
     }
+
+    /// Subgroups with a minimum or a topology; an invalid part of a selector is ignored.
+    ///
+    /// # Errors
+    /// Each pod would be compared with too much, in one sentence.
+    fn sub_groups(&self) -> Result<Vec<SubGroupPolicy>, String> {
+        let found: Vec<SubGroupPolicy> =
+            counted(&self.spec["subGroupPolicy"]).map(|(policy, _)| policy).collect();
+        let compared = |policy: &SubGroupPolicy| {
+            let values = policy.selector.iter().map(|rule| rule.values.len().max(1));
+            (values.sum::<usize>() + policy.keys.len()).max(1)
+        };
+        let compared: usize = found.iter().map(compared).sum();
+        if compared <= MAX_COMPARED {
+            return Ok(found);
+        }
+        Err(format!(
+            "podgroup {}/{}, field spec.subGroupPolicy: found {compared} labels and values to compare with those of each pod; allowed: \
+             at most {MAX_COMPARED}",
+            self.namespace, self.name
+        ))
+    }
+}
+
+/// Most labels and values of the subgroups of one PodGroup: each of its pods may be compared with all.
+const MAX_COMPARED: usize = 2048;
+
+/// A number of pods or parts, which objects have in 32 bits.
+fn number(value: &Value) -> Option<i64> {
+    value.as_i64().map(|number| number.clamp(i32::MIN.into(), i32::MAX.into()))
 }
 
 fn tier_name(wish: &Value) -> Option<String> {
@@ -120,12 +155,7 @@ fn topology(wish: &Value) -> Option<Topology> {
     })
 }
 
-/// Subgroups with a minimum or a topology; an invalid part of a selector is ignored.
-fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
-    counted(list).map(|(policy, _)| policy).collect()
-}
-
-/// Each with its object.
+/// Subgroups with a minimum or a topology, each with its object.
 fn counted(list: &Value) -> impl Iterator<Item = (SubGroupPolicy, &Value)> {
     let read = |policy: &Value| SubGroupPolicy {
         name: policy["name"].as_str().unwrap_or_default().into(),
@@ -136,8 +166,8 @@ fn counted(list: &Value) -> impl Iterator<Item = (SubGroupPolicy, &Value)> {
             .flatten()
             .filter_map(|key| key.as_str().map(str::to_owned))
             .collect(),
-        size: policy["subGroupSize"].as_i64().unwrap_or(1),
-        min: policy["minSubGroups"].as_i64().unwrap_or(0),
+        size: number(&policy["subGroupSize"]).unwrap_or(1),
+        min: number(&policy["minSubGroups"]).unwrap_or(0),
         topology: topology(&policy["networkTopology"]),
     };
     let counts = |policy: &SubGroupPolicy| policy.min > 0 || policy.topology.is_some();

@@ -289,6 +289,36 @@ fn sub_groups_have_domains_of_their_own() {
     assert_eq!(policies.iter().map(|policy| policy.topology).collect::<Vec<_>>(), [Some(wanted)]);
 }
 
+/// The gang says so and waits: each of its pods would be compared with all of the labels.
+#[test]
+fn the_labels_of_sub_groups_are_bounded() {
+    let mut state = state(&["n1 8"]);
+    let mut put = |number: usize, keys: usize| {
+        let policy = serde_json::json!({"minSubGroups": 1, "matchLabelKeys": vec!["part"; keys],
+            "labelSelector": {"matchLabels": {"volcano.sh/task-spec": "worker"}}});
+        state.put_pod_group(&PodGroupObject {
+            namespace: "default".into(),
+            name: "g".into(),
+            uid: "u".into(),
+            spec: serde_json::json!({"minMember": i64::MIN, "subGroupPolicy": vec![policy; number]}),
+            ..PodGroupObject::default()
+        });
+        let group = state.cluster.group(state.cluster.find_group("default", "g").unwrap());
+        assert_eq!(group.min(), i64::from(i32::MIN));
+        (group.input.sub_groups.len(), group.validity().unwrap_err().1)
+    };
+    // As many as a Volcano Job has tasks.
+    let (known, why) = put(1000, 1);
+    assert!(known == 1000 && why.starts_with("waiting for the gang: 0 of 1 partitions"), "{why}");
+    for (number, keys, found) in [(1, 2048, 2049), (1025, 1, 2050), (100_000, 0, 100_000)] {
+        let why = format!(
+            "podgroup default/g, field spec.subGroupPolicy: found {found} labels and values to compare with those of each \
+             pod; allowed: at most 2048"
+        );
+        assert_eq!(put(number, keys), (0, why));
+    }
+}
+
 /// Of the group as of each subgroup; the number follows the HyperNodes.
 #[test]
 fn the_highest_tier_of_a_sub_group_may_be_a_name() {

@@ -127,17 +127,10 @@ impl State {
             (true, false) => self.leaving.remove(&id),
         };
         let entry = self.groups[group as usize].as_mut().unwrap_or_else(|| unreachable!("group of a pod"));
-        entry.counts[status as usize] += sign;
-        if let Some(sub_group) = sub_group.and_then(|at| entry.sub_groups.get_mut(usize::from(at))) {
-            sub_group.counts[status as usize] += sign;
-        }
-        let role = &mut entry.roles[usize::from(role)];
-        role.counts[status as usize] += sign;
+        entry.count_pod((role, sub_group), status, best_effort, sign);
         let queue = entry.queue;
         self.fair.touch(queue);
         if status == Status::Pending && best_effort {
-            role.best_effort_pending += sign;
-            entry.best_effort_pending += sign;
             if sign > 0 {
                 entry.pending_best_effort.insert(order)
             } else {

@@ -106,9 +106,9 @@ impl State {
         let (id, new) = self.terms.intern(term);
         if new {
             // Pods that were added before the term was known.
-            for pod in 0..self.pods.len() as PodId {
+            for pod in self.pods_in(self.terms.namespaces(id)) {
                 let Some(known) = self.find_pod(pod) else { continue };
-                if self.terms.selects(id, &known.namespace, &known.labels) {
+                if self.terms.selects(id, &known.labels) {
                     let domain = known.node.and_then(|node| self.domain_of(node, id));
                     if known.node.is_some()
                         && (known.status.uses_node() || known.status == Status::Pipelined)
@@ -121,6 +121,16 @@ impl State {
             }
         }
         id
+    }
+
+    /// The pods of these namespaces; of none: all.
+    fn pods_in(&self, namespaces: &[String]) -> Vec<PodId> {
+        if namespaces.is_empty() {
+            return (0..self.pods.len() as PodId).collect();
+        }
+        let namespaces: BTreeSet<&str> = namespaces.iter().map(String::as_str).collect();
+        let known = namespaces.into_iter().filter_map(|namespace| self.by_namespace.get(namespace));
+        known.flatten().copied().collect()
     }
 
     /// What a group needs at least; keys are those of a resource quota.

@@ -1,7 +1,5 @@
 //! Events: nodes, groups and pods that are added, changed and removed.
 
-use std::sync::Arc;
-
 use fleet_placement::Node;
 use fleet_resources::Resources;
 
@@ -97,9 +95,6 @@ impl State {
             self.move_group(id, queue);
         }
         let group = self.group_mut(id);
-        for role in &mut group.roles {
-            role.min = input.min_roles.get(&role.name).copied().unwrap_or(0);
-        }
         // Pods may be seen before the PodGroup that describes them. From then on its phase counts, not the free
         // pass of a group without an object.
         match (group.input.no_gate, input.no_gate) {
@@ -109,11 +104,11 @@ impl State {
         }
         group.min_resources = minimum;
         let divided_anew = group.input.sub_groups != input.sub_groups;
+        let minima_changed = known.is_none() || group.input.min_roles != input.min_roles;
         group.input = input;
-        let roles: Vec<Arc<str>> = group.input.min_roles.keys().cloned().collect();
-        roles.iter().for_each(|role| {
-            group.role_index(role);
-        });
+        if minima_changed {
+            group.set_minima();
+        }
         if divided_anew {
             self.divide(id);
         }
@@ -126,7 +121,7 @@ impl State {
     fn divide(&mut self, id: GroupId) {
         let pods: Vec<PodId> = self.group(id).pods.iter().copied().collect();
         pods.iter().for_each(|pod| self.count(*pod, -1));
-        self.group_mut(id).sub_groups.clear();
+        self.group_mut(id).forget_sub_groups();
         for pod in &pods {
             let labels = self.pod(*pod).labels.clone();
             let sub_group = self.group_mut(id).sub_group_of(&labels);
@@ -237,6 +232,8 @@ impl State {
         self.count_cards(class, 1);
         let group = self.pod(id).group;
         self.group_mut(group).pods.insert(id);
+        let namespace = self.pod(id).namespace.clone();
+        self.by_namespace.entry(namespace).or_default().insert(id);
         self.count(id, 1);
         self.shares_stale |= self.shares_follow_pods;
         id
@@ -290,6 +287,12 @@ impl State {
         self.count_cards(pod.class, -1);
         self.count_of_class(pod.class, -1);
         self.group_mut(pod.group).pods.remove(&id);
+        if let Some(others) = self.by_namespace.get_mut(&pod.namespace) {
+            others.remove(&id);
+            if others.is_empty() {
+                self.by_namespace.remove(&pod.namespace);
+            }
+        }
         self.mark(pod.group);
         self.free_pods.push(id);
         if pod.node.is_some() {

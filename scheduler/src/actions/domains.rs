@@ -1,5 +1,6 @@
 //! Places within one domain of the network.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,8 +17,28 @@ use crate::state::State;
 /// A topology domain: its tier, its name, its nodes.
 type Domain = (i64, Arc<str>, BTreeSet<NodeId>);
 
-/// By sub-group, the nodes chosen for it in one search; `None`: any.
-pub(super) type SubGroupDomains = BTreeMap<u16, Result<Option<Arc<BTreeSet<NodeId>>>, String>>;
+/// The nodes chosen for a sub-group; `None`: any.
+type Chosen = Result<Option<Arc<BTreeSet<NodeId>>>, String>;
+
+/// The pods of one sub-group.
+#[derive(Default)]
+struct Own {
+    /// Those that wait, in the order of placement.
+    waiting: Vec<PodId>,
+    /// Nodes of those that hold places.
+    standing: BTreeSet<NodeId>,
+}
+
+/// What one search for a group knows of its sub-groups.
+#[derive(Default)]
+pub(super) struct SubGroupDomains {
+    /// By sub-group.
+    chosen: BTreeMap<u16, Chosen>,
+    /// By sub-group, as it was before the search: the nodes of a sub-group are chosen before its first place.
+    own: Option<BTreeMap<u16, Own>>,
+    /// By their highest tier.
+    domains: BTreeMap<Option<i64>, Arc<[Domain]>>,
+}
 
 impl Cluster {
     /// A group with a topology constraint: the lowest tier with a domain that can hold all of it, and there the
@@ -86,7 +107,7 @@ impl Cluster {
         pod: PodId,
         allowed: Allowed<'_>,
         known: &mut SubGroupDomains,
-    ) -> Result<Option<Arc<BTreeSet<NodeId>>>, String> {
+    ) -> Chosen {
         let group = self.group(id);
         let Some(at) = self.pod(pod).sub_group else { return Ok(None) };
         let Some(sub_group) = group.sub_groups.get(usize::from(at)) else { return Ok(None) };
@@ -94,69 +115,74 @@ impl Cluster {
         let Some(wish) = policy.topology.filter(|wish| wish.hard || self.policy.prefers_domains()) else {
             return Ok(None);
         };
-        if let Some(answer) = known.get(&at) {
+        if let Some(answer) = known.chosen.get(&at) {
             return answer.clone();
         }
-        let need = (policy.size - sub_group.ready()).max(1);
-        let pods: Vec<PodId> = group
-            .pending
-            .iter()
-            .map(|order| order.3)
-            .filter(|pod| self.pod(*pod).sub_group == Some(at))
-            .take(usize::try_from(need).unwrap_or(0))
-            .collect();
-        let found = self.domain_of_sub_group(id, at, (&pods, need), wish, allowed);
+        let need = policy.size.saturating_sub(sub_group.ready()).max(1);
+        let most = if wish.hard { wish.highest_tier } else { None };
+        let domains = known.domains.entry(most).or_insert_with(|| self.list_domains(most).into()).clone();
+        let own = known.own.get_or_insert_with(|| self.pods_of_sub_groups(id));
+        let found = own.get(&at).and_then(|own| self.domain_of_sub_group(own, need, &domains, allowed));
         let answer = match found {
-            Ok(nodes) => Ok(Some(Arc::new(nodes))),
-            Err(_) if !wish.hard => Ok(None),
-            Err(why) => Err(why),
+            Some(nodes) => Ok(Some(Arc::new(nodes))),
+            None if !wish.hard => Ok(None),
+            None => Err(sentence(&domains, most, &format!("{need} pods of a partition"))),
         };
-        known.insert(at, answer.clone());
+        known.chosen.insert(at, answer.clone());
         answer
     }
 
+    fn pods_of_sub_groups(&self, id: GroupId) -> BTreeMap<u16, Own> {
+        let group = self.group(id);
+        let mut found: BTreeMap<u16, Own> = BTreeMap::new();
+        for (.., pod) in &group.pending {
+            if let Some(at) = self.pod(*pod).sub_group {
+                found.entry(at).or_default().waiting.push(*pod);
+            }
+        }
+        for pod in group.pods.iter().map(|pod| self.pod(*pod)).filter(|pod| pod.status.is_allocated()) {
+            if let (Some(at), Some(node)) = (pod.sub_group, pod.node) {
+                found.entry(at).or_default().standing.insert(node);
+            }
+        }
+        found
+    }
+
+    /// The domain for so many of the waiting pods, of the lowest tier, and there the one with the least capacity left.
     fn domain_of_sub_group(
         &mut self,
-        id: GroupId,
-        at: u16,
-        (pods, need): (&[PodId], i64),
-        wish: Topology,
+        own: &Own,
+        need: i64,
+        domains: &[Domain],
         allowed: Allowed<'_>,
-    ) -> Result<BTreeSet<NodeId>, String> {
-        let most = if wish.hard { wish.highest_tier } else { None };
-        let domains = self.list_domains(most);
-        let own = self.group(id).pods.iter().map(|pod| self.pod(*pod));
-        let standing: BTreeSet<NodeId> = own
-            .filter(|pod| pod.sub_group == Some(at) && pod.status.is_allocated())
-            .filter_map(|pod| pod.node)
-            .collect();
+    ) -> Option<BTreeSet<NodeId>> {
+        let most = usize::try_from(need).unwrap_or(usize::MAX).min(own.waiting.len());
         let mut best: Option<(i64, i64, BTreeSet<NodeId>)> = None;
-        for (tier, _, nodes) in &domains {
+        for (tier, _, nodes) in domains {
             if best.as_ref().is_some_and(|(found, ..)| found < tier) {
                 break;
             }
-            if !standing.is_subset(nodes) {
+            if !own.standing.is_subset(nodes) {
                 continue;
             }
-            let nodes: BTreeSet<NodeId> = match allowed {
-                Some(allowed) => nodes.intersection(allowed).copied().collect(),
-                None => nodes.clone(),
+            let nodes: Cow<'_, BTreeSet<NodeId>> = match allowed {
+                Some(allowed) => Cow::Owned(nodes.intersection(allowed).copied().collect()),
+                None => Cow::Borrowed(nodes),
             };
             let point = self.mark_point();
             let mut placed = 0;
-            for pod in pods {
-                let Some(node) = self.find_node(*pod, Some(&nodes)) else { break };
+            for pod in &own.waiting[..most] {
+                let Some(node) = self.find_node(*pod, Some(&*nodes)) else { break };
                 self.set_place(*pod, Status::Binding, Some(node));
                 placed += 1;
             }
             let idle = self.idle_in(&nodes);
             self.rollback(point);
             if placed >= need && best.as_ref().is_none_or(|(_, known, _)| idle < *known) {
-                best = Some((*tier, idle, nodes));
+                best = Some((*tier, idle, nodes.into_owned()));
             }
         }
         best.map(|(.., nodes)| nodes)
-            .ok_or_else(|| sentence(&domains, most, &format!("{need} pods of a partition")))
     }
 
     fn list_domains(&mut self, most: Option<i64>) -> Vec<Domain> {

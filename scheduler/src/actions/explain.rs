@@ -1,6 +1,6 @@
 //! Why a group waits, in one sentence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::sync::Arc;
 
 use fleet_placement::{ComponentRefusal, Refusal};
@@ -45,15 +45,7 @@ impl Cluster {
     }
 
     fn counts(&self, pods: &[PodId]) -> Vec<(ClassId, i64)> {
-        let mut counts: Vec<(ClassId, i64)> = Vec::new();
-        for pod in pods {
-            let class = self.pod(*pod).class;
-            match counts.iter_mut().find(|(known, _)| *known == class) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((class, 1)),
-            }
-        }
-        counts
+        counted(pods.iter().map(|pod| self.pod(*pod).class))
     }
 
     /// In Volcano's words for the first class that does not fit, and then how much is missing.
@@ -113,28 +105,43 @@ impl Cluster {
     /// Classes share the nodes: each finds what those before it left.
     fn refusals(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Vec<ComponentRefusal> {
         let mut taken = BTreeMap::new();
-        wanted.into_iter().map(|(class, wanted)| self.refusal_of(id, class, wanted, &mut taken)).collect()
+        let names = self.role_names(id, wanted.iter().map(|(class, _)| *class).collect());
+        let refusal = |(class, wanted): (ClassId, i64)| {
+            let name = names.get(&class).filter(|name| !name.is_empty());
+            let name = name.map_or("pod", |name| &**name);
+            self.refusal_of(id, (class, name), wanted, &mut taken)
+        };
+        wanted.into_iter().map(refusal).collect()
+    }
+
+    /// The role of the first waiting pod of each of these classes. A gang may have as many classes as pods.
+    fn role_names(&self, id: GroupId, mut unnamed: BTreeSet<ClassId>) -> BTreeMap<ClassId, Arc<str>> {
+        let group = self.group(id);
+        let mut names = BTreeMap::new();
+        for order in &group.pending {
+            if unnamed.is_empty() {
+                break;
+            }
+            let pod = self.pod(order.3);
+            if unnamed.remove(&pod.class) {
+                names.insert(pod.class, group.roles[usize::from(pod.role)].name.clone());
+            }
+        }
+        names
     }
 
     fn refusal_of(
         &self,
         id: GroupId,
-        class: ClassId,
+        (class, name): (ClassId, &str),
         wanted: i64,
         taken: &mut BTreeMap<(NodeId, usize), i64>,
     ) -> ComponentRefusal {
-        let group = self.group(id);
-        let role = group
-            .pending
-            .iter()
-            .find(|order| self.pod(order.3).class == class)
-            .map(|order| group.roles[usize::from(self.pod(order.3).role)].name.to_string())
-            .filter(|name| !name.is_empty());
         let spec = self.class(class);
         let request: Vec<(usize, i64)> =
             spec.request.iter().map(|(place, amount)| (usize::from(*place), *amount)).collect();
         let mut refusal = ComponentRefusal {
-            name: role.unwrap_or_else(|| "pod".to_owned()),
+            name: name.to_owned(),
             fit: 0,
             wanted,
             nodes: 0,
@@ -193,5 +200,35 @@ impl Cluster {
             })
         });
         short.collect()
+    }
+}
+
+/// How many there are of each class, in the order in which they first come.
+fn counted(classes: impl Iterator<Item = ClassId>) -> Vec<(ClassId, i64)> {
+    let mut counts: Vec<(ClassId, i64)> = Vec::new();
+    let mut places: BTreeMap<ClassId, usize> = BTreeMap::new();
+    for class in classes {
+        match places.entry(class) {
+            Entry::Occupied(place) => counts[*place.get()].1 += 1,
+            Entry::Vacant(place) => {
+                place.insert(counts.len());
+                counts.push((class, 1));
+            }
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pod_of_a_gang_may_have_a_class_of_its_own() {
+        // Looked for one after another, they take half an hour.
+        const CLASSES: ClassId = 1_000_000;
+        assert_eq!(counted([7, 2, 7, 9, 2, 7].into_iter()), [(7, 3), (2, 2), (9, 1)]);
+        let counts = counted((0..CLASSES).chain((0..CLASSES).rev()));
+        assert_eq!(counts, (0..CLASSES).map(|class| (class, 2)).collect::<Vec<_>>());
     }
 }

@@ -12,6 +12,9 @@ impl Cluster {
     pub(super) fn pack(&mut self, id: GroupId) -> Option<Vec<(PodId, NodeId)>> {
         let group = self.group(id);
         let need = usize::try_from(group.need()).ok()?;
+        if group.pending.len() < need {
+            return None;
+        }
         let mut pods: Vec<PodId> = Vec::with_capacity(need);
         // The tasks' own minima first, then in order.
         let wanted: Vec<i64> = group
@@ -23,15 +26,17 @@ impl Cluster {
             })
             .collect();
         let mut taken = vec![0_i64; wanted.len()];
-        for demanded in [true, false] {
+        let mut demanded: BTreeSet<PodId> = BTreeSet::new();
+        for first in [true, false] {
             for (.., pod) in &group.pending {
                 let role = usize::from(self.pod(*pod).role);
                 let of_role = taken[role] < wanted[role];
-                if pods.len() < need && of_role == demanded && !pods.contains(pod) {
+                if pods.len() < need && of_role == first && !demanded.contains(pod) {
                     taken[role] += 1;
                     pods.push(*pod);
                 }
             }
+            demanded.extend(&pods);
         }
         if pods.len() < need {
             return None;

@@ -78,7 +78,7 @@ impl Cluster {
         let (mut buckets, order) = self.buckets_of(id);
         let mut ordered = order.map(Vec::into_iter);
         let mut last: Option<TaskOrder> = None;
-        let mut domains = SubGroupDomains::new();
+        let mut domains = SubGroupDomains::default();
         loop {
             let next = match &mut ordered {
                 Some(ordered) => ordered.next(),
@@ -174,7 +174,7 @@ impl Cluster {
         let waiting: Vec<PodId> = group.pending.iter().map(|order| order.3).collect();
         let standing = group.pods.iter().filter(|pod| self.pod(**pod).status.is_allocated());
         let tasks = waiting.iter().chain(standing).filter_map(task).collect();
-        let buckets = Buckets::new((**rules).clone(), tasks);
+        let buckets = Buckets::new(rules, tasks);
         let order = orders.then(|| buckets.order(&waiting));
         (Some(buckets).filter(|_| weight != 0), order)
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::plan::{JobPlan, time_left};
 
 /// Reason of a job that can never run.
-const INVALID_SPEC: &str = "InvalidSpec";
+pub(crate) const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of a job that its queue has not admitted.
 const GROUP_PENDING: &str = "PodGroupPending";
 /// The plan of one Job.

@@ -22,7 +22,7 @@ mod task;
 mod tests;
 mod view;
 
-pub(crate) use job::plan;
+pub(crate) use job::{INVALID_SPEC, plan};
 pub(crate) use plugins::SSH_SECRET_LABEL;
 pub(crate) use seen::is_changed_since;
 pub use task::problem;

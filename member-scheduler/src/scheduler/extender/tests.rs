@@ -3,6 +3,7 @@ use std::sync::Mutex;
 use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
 
 use fleet_agent_fixture::Fixture;
+use fleet_agent_ground::JobController;
 
 use super::*;
 
@@ -48,7 +49,12 @@ async fn serve() -> (Arc<Server>, std::net::SocketAddr) {
 
 /// A member with two nodes, an agent that asks for the named verbs, and the server it asks.
 async fn play(arguments: &str) -> (Fixture, Arc<Server>) {
-    let fixture = Fixture::new(&[]).await;
+    play_with(&[], arguments).await
+}
+
+/// The member serves the kinds of these controllers, too.
+async fn play_with(controllers: &[JobController], arguments: &str) -> (Fixture, Arc<Server>) {
+    let fixture = Fixture::new(controllers).await;
     fixture.create_node("n1").await;
     fixture.create_node("n2").await;
     let (server, address) = serve().await;
@@ -149,15 +155,37 @@ async fn a_cycle_is_told_of_and_waits_for_nobody() {
 }
 
 #[tokio::test]
-async fn victims_leave_when_the_extender_lets_them() {
+async fn a_group_enters_its_queue_when_the_extender_lets_it() {
+    let verb = "      extender.jobEnqueueableVerb: jobEnqueueable\n";
+    let (fixture, server) = play_with(&[JobController::VolcanoJob], verb).await;
+    server.say("jobEnqueueable", |_| json!({"status": -1}));
+    let group = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 1, "queue": "default", "minResources": {"cpu": "1"}}});
+    fixture.create(&fixture.member, "scheduling.volcano.sh", "v1beta1", "podgroups", group).await;
+    for _ in 0..500 {
+        if server.asked("jobEnqueueable").is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let asked = server.asked("jobEnqueueable").expect("the extender was asked");
+    assert_eq!((&asked["job"]["Name"], &asked["job"]["MinAvailable"]), (&json!("g"), &json!(1)));
+    fixture.create_pod("p", "1", json!({"scheduling.k8s.io/group-name": "g"})).await;
+    fixture.wait_told("p", "refused by the extender").await;
+    server.say("jobEnqueueable", |_| json!({"status": 1}));
+    fixture.wait_bound("p", "n1").await;
+}
+
+/// A pod that takes the places of two others, whose extender has this verb: its group, and the two.
+fn preempting(address: std::net::SocketAddr, verb: &str) -> (MemberState, GroupId, Vec<PodKey>) {
     use fleet_scheduler::{Config, Limits, Plugin, PluginName, Policy};
 
     use fleet_member_state::testing;
 
-    let (server, address) = serve().await;
     let extender = Plugin::new(PluginName::Extender)
         .argument("extender.urlPrefix", &format!("http://{address}/v1"))
-        .argument("extender.preemptableVerb", "preemptable");
+        .argument(&format!("extender.{verb}Verb"), verb);
     let tier = [PluginName::Priority, PluginName::Gang, PluginName::Predicates].map(Plugin::new);
     let config = Config {
         actions: vec![Action::Allocate, Action::Preempt],
@@ -174,15 +202,26 @@ async fn victims_leave_when_the_extender_lets_them() {
     let taker = outcome.evicted[0].taker.unwrap();
     let victims: Vec<PodKey> = outcome.evicted.iter().filter_map(|one| state.key_of(one.pod)).collect();
     assert_eq!(victims.len(), 2);
-    assert!(may_leave(&state, taker, Action::Reclaim, &victims).is_none(), "nobody wants to be asked");
-    let leave = may_leave(&state, taker, Action::Preempt, &victims).unwrap();
-    assert!(allowed(&leave).await.is_empty(), "who does not answer keeps all");
-    server.say("preemptable", |body| json!({"status": 1, "victims": [body["evictees"][1]]}));
-    assert_eq!(allowed(&leave).await, ["uid-b".to_owned()].into());
-    let asked = server.asked("preemptable").unwrap();
-    assert_eq!(asked["evictor"]["Name"], "high");
-    server.say("preemptable", |_| json!({"status": 0}));
-    assert_eq!(allowed(&leave).await.len(), 2, "it has nothing to say");
+    (state, taker, victims)
+}
+
+#[tokio::test]
+async fn victims_leave_when_the_extender_lets_them() {
+    let (server, address) = serve().await;
+    for (verb, action, other) in
+        [("preemptable", Action::Preempt, Action::Reclaim), ("reclaimable", Action::Reclaim, Action::Preempt)]
+    {
+        let (state, taker, victims) = preempting(address, verb);
+        assert!(may_leave(&state, taker, other, &victims).is_none(), "nobody wants to be asked");
+        let leave = may_leave(&state, taker, action, &victims).unwrap();
+        assert!(allowed(&leave).await.is_empty(), "who does not answer keeps all");
+        server.say(verb, |body| json!({"status": 1, "victims": [body["evictees"][1]]}));
+        assert_eq!(allowed(&leave).await, ["uid-b".to_owned()].into(), "{verb}");
+        let asked = server.asked(verb).unwrap();
+        assert_eq!(asked["evictor"]["Name"], "high");
+        server.say(verb, |_| json!({"status": 0}));
+        assert_eq!(allowed(&leave).await.len(), 2, "it has nothing to say");
+    }
 }
 
 #[tokio::test]

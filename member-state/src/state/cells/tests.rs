@@ -1,7 +1,8 @@
 use fleet_api::{
     ReservationSpec,
-    cell_places::{CellGroup, CellPlace},
+    cell_places::{CellGroup, CellPlace, Preempted},
 };
+use fleet_resources::Resources;
 
 use super::*;
 use crate::state::testing::{key, pod, reservation, state};
@@ -113,4 +114,44 @@ fn where_no_pods_follow_each_place_is_over_with_its_pod() {
     job.state.remove_pod(&key("j-0"));
     job.pods(&["j-0 component=job uid=again"]);
     assert_eq!((job.ended(), job.place("j-0")), (vec![], Some(0)));
+}
+
+/// Each place compared with each takes minutes.
+#[test]
+fn a_reservation_of_many_cells_is_compared_in_one_pass() {
+    const PODS: i64 = 40_000;
+    let nodes: Vec<String> = (0..PODS / 8).map(|node| format!("n{node} 8")).collect();
+    let mut state = state(&nodes.iter().map(String::as_str).collect::<Vec<_>>());
+    let place = |index: i64| CellPlace {
+        component: "job".into(),
+        index,
+        node: format!("n{}", index / 8),
+        leaf_cells: vec![i32::try_from(index % 8).expect("small")],
+        ..CellPlace::default()
+    };
+    let spec = |pods: i64, preempted: Option<Preempted>| ReservationSpec {
+        cells: vec![CellGroup {
+            name: "g".into(),
+            places: (0..pods).map(place).collect(),
+            preempted,
+            ..CellGroup::default()
+        }],
+        ..reservation("r", "u", 1, &["job 40000 1"]).spec
+    };
+    let shape = PodShape { requests: Resources::from_pairs([("nvidia.com/gpu", 1)]), ..PodShape::default() };
+    let gang = Gang { components: vec![GangComponent::whole("job", PODS, shape)] };
+    let all = spec(PODS, None);
+    let found = places(&all, &gang, "r", &state).expect("there is room");
+    assert_eq!(found["job"][39_999], "n4999");
+    state.add_hold(Hold::new("r", &all, &found));
+    assert_eq!(places(&all, &gang, "r", &state), Ok(found), "it has them");
+    let why = places(&all, &gang, "other", &state).expect_err("they are held").message;
+    assert_eq!(why, "node n0: leaf cell 0 is held by reservation r");
+    assert_eq!(state.leave_cells("r", &all, &spec(PODS / 2, None)), [""; 0], "no pod is there");
+    let preempted = spec(PODS, Some(Preempted { by: "b".into(), at_ms: 5 }));
+    assert_eq!(state.vacated_of("r", &preempted), BTreeMap::from([("g".to_owned(), 5)]));
+    assert!(state.leave_cells("r", &preempted, &all).is_empty());
+    assert!(state.leaving_pods().is_empty());
+    let known = BTreeMap::from([("job".to_owned(), (0..PODS).collect())]);
+    assert!(state.close_places("r", &known).is_empty(), "no pod has ended");
 }

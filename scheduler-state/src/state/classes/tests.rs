@@ -211,3 +211,57 @@ fn queues_that_no_object_describes_are_given_back() {
     assert!(state.queues.len() <= 1024, "{}", state.queues.len());
     assert!(state.find_queue("q").is_some_and(|id| state.queue(id).known));
 }
+
+/// Each application keeps its own pods apart, as many charts have it. A new pod is compared with the terms for its own
+/// labels, a new term with the pods of its own namespace.
+#[test]
+fn each_application_may_have_a_term_of_its_own() {
+    let (mut state, group) = state();
+    let applications = 50_000;
+    let name = |at: usize| (format!("ns{}", at % 500), format!("app{at}"));
+    let apart = |at: usize| {
+        let (namespace, app) = name(at);
+        let term = PodTerm { namespaces: vec![namespace], ..near(&app) };
+        spec(many(0, 0), Extras { anti_affinity: vec![term], ..Extras::default() })
+    };
+    let add = |state: &mut State, at: usize, spec: Arc<PodSpec>| {
+        let (namespace, app) = name(at);
+        let labels = Labels::new(&[("app".to_owned(), app)].into());
+        state.add_pod(PodInput { namespace: namespace.into(), group, spec, labels, ..PodInput::default() })
+    };
+    let specs: Vec<Arc<PodSpec>> = (0..applications).map(apart).collect();
+    // The first pod of each has no term yet; the second one brings it along, the third one finds it.
+    let plain = spec(many(0, 0), Extras::default());
+    let mut pods: Vec<PodId> = (0..applications).map(|at| add(&mut state, at, plain.clone())).collect();
+    for _ in 0..2 {
+        pods.extend((0..applications).map(|at| add(&mut state, at, specs[at].clone())));
+    }
+    assert_eq!(state.terms.len(), applications);
+    for (number, pod) in pods.iter().enumerate() {
+        let at = number % applications;
+        let own = state.class(state.pod(pods[applications + at]).class).anti_affinity[0];
+        assert_eq!(state.pod(*pod).matches, [own]);
+    }
+    // Another namespace, a term for pods of all namespaces, and one that asks for no value.
+    let elsewhere = Labels::new(&[("app".to_owned(), "app7".to_owned())].into());
+    assert!(state.terms.selected_by("ns8", &elsewhere).is_empty());
+    let has =
+        NodeSelectorRequirement { operator: NodeSelectorOperator::Exists, ..near("").selector.remove(0) };
+    let any = PodTerm { selector: vec![has], ..near("") };
+    let of_all = Extras { anti_affinity: vec![near("app7"), any], ..Extras::default() };
+    let last = add(&mut state, 8, spec(many(0, 0), of_all));
+    let of_all = state.class(state.pod(last).class).anti_affinity.clone();
+    assert_eq!(state.terms.selected_by("ns8", &elsewhere), of_all);
+    assert!(
+        state.pod(pods[7]).matches.ends_with(&of_all) && state.pod(pods[9]).matches.ends_with(&of_all[1..])
+    );
+    // Terms leave the index with their pods.
+    pods.iter().chain([&last]).for_each(|pod| state.remove_pod(*pod));
+    for at in 0..2 * applications {
+        let cpu = [("cpu", 1 + at as i64)].into_iter().collect();
+        let pod = add(&mut state, 0, spec(cpu, Extras::default()));
+        state.remove_pod(pod);
+    }
+    assert!(state.terms.is_empty());
+    assert!(state.terms.selected_by("ns7", &elsewhere).is_empty());
+}
