@@ -78,6 +78,9 @@ pub struct ResourceBindingSpec {
     /// The virtual cluster that the job names; absent if that of its queue decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<String>,
+    /// The place of a gang among waiting jobs of equal priority, and what it asks for beside its components.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_place: Option<QueuePlace>,
     /// The target: one cluster for a gang, several for plain objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
@@ -97,6 +100,25 @@ pub struct ResourceBindingSpec {
     pub admitted: Option<Admission>,
 }
 
+/// The place of a gang among waiting jobs of equal priority. An edit that asks for more takes a new one.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schemas", derive(JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct QueuePlace {
+    /// Since when it has this place (RFC 3339). Absent: since its binding was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Labels of the job that name its leaf of the quota tree.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Class in its virtual cluster; absent: that of jobs that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<i32>,
+    /// Cells that the job names; absent: as many as its requests need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<i64>,
+}
+
 /// What decided over the admission of a run.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "schemas", derive(JsonSchema))]
@@ -113,7 +135,7 @@ impl ResourceBindingSpec {
     /// That of its cells, or that the job names; empty where its queue decides and it has no cells yet.
     pub fn virtual_cluster(&self) -> &str {
         let group = self.cells.iter().flat_map(|cells| &cells.groups).next();
-        let of_cells = group.and_then(|group| group.request["vc"].as_str());
+        let of_cells = group.and_then(|group| group.request["virtualCluster"].as_str());
         of_cells.or(self.virtual_cluster.as_deref()).unwrap_or_default()
     }
 }
@@ -220,6 +242,9 @@ pub struct RunStatus {
     /// When its cluster was first seen lost; removed when the cluster renews its lease again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_since: Option<String>,
+    /// When it was first seen suspended. Its time goes on while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -277,3 +302,6 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub preserved_state: BTreeMap<String, String>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,6 +88,15 @@ fn places(request: &GroupRequest) -> usize {
     usize::try_from(count(&request.affinity_group.root)).unwrap_or(usize::MAX)
 }
 
+/// Cells of all pods.
+pub(super) fn cells(groups: &[CellGroupAsk]) -> i64 {
+    fn of(group: &fleet_cells::PodGroup) -> i64 {
+        let own = group.members.iter().map(|m| m.pod_number.max(0).saturating_mul(m.leaf_cell_number));
+        own.chain(group.child_groups.iter().map(of)).fold(0, i64::saturating_add)
+    }
+    groups.iter().map(|group| of(&group.request.affinity_group.root)).fold(0, i64::saturating_add)
+}
+
 fn spec(role: &Role<'_>) -> Result<PodSpec, CellRequestError> {
     let text = annotation(role.template)
         .ok_or_else(|| wrong(path(role), "nothing", "a specification, as the job's other templates have"))?;

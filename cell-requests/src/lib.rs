@@ -11,7 +11,7 @@ mod plain;
 mod tests;
 
 use fleet_api::{
-    cells::class::{CLASSES_TEXT, class_priority},
+    cells::class::{CLASSES_TEXT, DEFAULT_CLASS, class_priority},
     names,
 };
 use fleet_cells::{AffinityGroup, config::ClusterConfig};
@@ -21,9 +21,6 @@ use serde_json::Value;
 pub use fields::CellRequestError;
 use fields::{Role, check_name, name, path_of, quote, text, wrong};
 use fleet_planner::CellGroupAsk;
-
-/// Of a job that names none.
-const DEFAULT_CLASS: i32 = 10;
 
 /// What one job asks.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +108,16 @@ pub fn check(kind: WorkloadKind, job: &Value) -> Result<(), CellRequestError> {
 }
 
 impl CellRequest {
+    /// What it says itself of its rank and its size: its class, if that is not the one of a job that names none, and how many
+    /// cells all its pods get. `None`: nothing; then what its pods request decides.
+    pub fn named(&self) -> (Option<i32>, Option<i64>) {
+        let cells = match &self.asks {
+            Asks::Hived(groups) => Some(hived::cells(groups)),
+            Asks::Plain(plain) => plain.named_cells(),
+        };
+        (Some(self.class).filter(|class| *class != DEFAULT_CLASS), cells)
+    }
+
     /// The groups to place in a virtual cluster, with names that no other job has.
     ///
     /// # Errors

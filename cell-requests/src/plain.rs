@@ -86,6 +86,12 @@ fn truth(job: &Value, name: &str) -> Result<Option<bool>, CellRequestError> {
 }
 
 impl Plain {
+    /// Cells of all pods, as the job says; `None` if they follow from its requests.
+    pub(super) fn named_cells(&self) -> Option<i64> {
+        let named = self.roles.iter().filter_map(|role| Some(role.cells?.saturating_mul(role.replicas)));
+        named.reduce(i64::saturating_add)
+    }
+
     pub(super) fn groups(
         &self,
         vc: &str,

@@ -330,3 +330,22 @@ fn names_of_which_each_pod_gets_a_copy_are_short() {
     check(&job(json!({}), json!({}), &[("a", 2, Some(&spec))], gpu(1)), ".leafCellType");
     check(&job(json!({}), json!({}), &[(&long, 2, None)], gpu(1)), "spec.tasks[0].template");
 }
+
+#[test]
+fn a_job_names_its_class_and_its_cells_or_they_follow_from_its_pods() {
+    let vc = json!({"fleet.dev/virtual-cluster": "vc1"});
+    let prod = json!({"fleet.dev/virtual-cluster": "vc1", "fleet.dev/class": "prod"});
+    let two = json!({names::CELLS_PER_POD_ANNOTATION: "2"});
+    let tasks: &[(&str, i64, Option<&str>)] = &[("a", 2, None), ("b", 1, None)];
+    for (labels, annotations, expected) in [
+        (vc.clone(), json!({}), (None, None)),
+        (prod, json!({}), (Some(100), None)),
+        (vc, two, (None, Some(6))),
+    ] {
+        let request = read_volcano(&job(labels, annotations, tasks, gpu(1))).expect("a request");
+        assert_eq!(request.named(), expected);
+    }
+    let spec = "virtualCluster: vc1\npriority: 7\nleafCellNumber: 3\n";
+    let hived = job(json!({}), json!({}), &[("a", 4, Some(spec))], gpu(1));
+    assert_eq!(read_volcano(&hived).expect("a request").named(), (Some(7), Some(12)));
+}

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use fleet_api::names;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams},
+    api::{ApiResource, ListParams},
 };
 use serde_json::Value;
 
-use super::{Snapshot, facts::Pod, quota::Quota, requests::amounts};
+use super::{Plain, Snapshot, facts::Pod, quota::Quota, requests::amounts};
 
 type Kind = (&'static str, &'static str, &'static str);
 
@@ -111,17 +111,11 @@ async fn list(client: &Client, (api_version, kind, plural): Kind) -> kube::Resul
         kind: kind.to_string(),
         plural: plural.to_string(),
     };
-    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let api = Api::<Plain>::all_with(client.clone(), &resource);
     let listed = match api.list(&ListParams::default()).await {
         Ok(listed) => listed,
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let with_kind = |object: DynamicObject| {
-        let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-        value["apiVersion"] = api_version.into();
-        value["kind"] = kind.into();
-        Ok(value)
-    };
-    listed.items.into_iter().map(with_kind).collect()
+    Ok(listed.items.into_iter().map(|object| object.of_kind(api_version, kind)).collect())
 }

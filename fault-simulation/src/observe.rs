@@ -9,14 +9,9 @@ use std::{
 };
 
 use fleet_api::names;
-use fleet_check::{Judge, ObservedChange, Violation};
+use fleet_check::{Judge, ObservedChange, Plain, Violation};
 use futures::StreamExt;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject},
-    core::GroupVersionKind,
-    runtime::watcher,
-};
+use kube::{Api, Client, ResourceExt, api::ApiResource, core::GroupVersionKind, runtime::watcher};
 use serde_json::{Map, Value, json};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
@@ -61,7 +56,7 @@ struct Seen {
     lines: Vec<Line>,
     found: Vec<ObservedViolation>,
     known: BTreeSet<Violation>,
-    bindings: BTreeMap<String, Value>,
+    bindings: BTreeMap<String, Arc<Value>>,
     reservations: BTreeMap<String, String>,
     /// Runs by uid: pods that run, and whether the start was told.
     gangs: BTreeMap<String, (BTreeSet<String>, bool)>,
@@ -181,7 +176,7 @@ impl Observer {
 
     /// Whether a job is bound and has not ended.
     pub fn has_runs(&self) -> bool {
-        let bound = |binding: &Value| {
+        let bound = |binding: &Arc<Value>| {
             !binding["spec"]["clusters"][0].is_null() && binding["status"]["result"].is_null()
         };
         self.seen().bindings.values().any(bound)
@@ -208,30 +203,31 @@ fn ms(began: Instant) -> u64 {
 }
 
 async fn watch(
-    api: Api<DynamicObject>,
+    api: Api<Plain>,
     seen: Arc<Mutex<Seen>>,
     cluster: Option<String>,
     (api_version, kind): (&'static str, &'static str),
     began: Instant,
 ) {
     let mut events = Box::pin(watcher(api, watcher::Config::default()));
-    let note = |object: &DynamicObject, gone: bool| {
-        let mut value = serde_json::to_value(object).unwrap_or_default();
-        (value["apiVersion"], value["kind"]) = (api_version.into(), kind.into());
-        let change = ObservedChange { cluster: cluster.clone(), object: Arc::new(value), gone };
+    let note = |object: &Arc<Value>, gone: bool| {
+        let change = ObservedChange { cluster: cluster.clone(), object: object.clone(), gone };
         seen.lock().unwrap_or_else(PoisonError::into_inner).see(ms(began), kind, change);
     };
-    let mut standing: BTreeMap<(Option<String>, String), DynamicObject> = BTreeMap::new();
+    let mut standing: BTreeMap<(Option<String>, String), Arc<Value>> = BTreeMap::new();
     let mut listed = BTreeMap::new();
-    let key = |object: &DynamicObject| (object.namespace(), object.name_any());
+    let read = |object: Plain| {
+        ((object.namespace(), object.name_any()), Arc::new(object.of_kind(api_version, kind)))
+    };
     while let Some(event) = events.next().await {
         match event {
             // Only a watch that fell out of the server's log ends; it lists anew.
             Err(_) => tokio::task::yield_now().await,
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(object)) => {
+                let (key, object) = read(object);
                 note(&object, false);
-                listed.insert(key(&object), object);
+                listed.insert(key, object);
             }
             Ok(watcher::Event::InitDone) => {
                 for (key, object) in &standing {
@@ -242,12 +238,14 @@ async fn watch(
                 standing = std::mem::take(&mut listed);
             }
             Ok(watcher::Event::Apply(object)) => {
+                let (key, object) = read(object);
                 note(&object, false);
-                standing.insert(key(&object), object);
+                standing.insert(key, object);
             }
             Ok(watcher::Event::Delete(object)) => {
+                let (key, object) = read(object);
                 note(&object, true);
-                standing.remove(&key(&object));
+                standing.remove(&key);
             }
         }
     }
@@ -340,7 +338,7 @@ impl Seen {
             self.bindings.remove(&uid);
             return;
         }
-        let old = self.bindings.insert(uid, now.clone()).unwrap_or_default();
+        let old = self.bindings.insert(uid, change.object.clone()).unwrap_or_default();
         let condition = |object: &Value, kind: &str| -> Value {
             let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             all.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
@@ -396,7 +394,7 @@ impl Seen {
 
     /// The job of a binding, by `namespace/name`; the binding's own name where it is not known.
     fn job_of(&self, binding: &str) -> String {
-        let is = |known: &&Value| {
+        let is = |known: &&Arc<Value>| {
             let meta = &known["metadata"];
             binding == format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]))
         };

@@ -384,7 +384,7 @@ impl Process {
         }
         let writes = match &dirty {
             Dirty::Object(kind, key) => {
-                let mut writes = claim::plan(&self.world, &mut self.scheduler.forms, kind, key);
+                let mut writes = claim::plan(&self.world, &mut self.scheduler.forms, kind, key, now);
                 writes.extend(self.unclaimed.plan(&self.world, kind, key, now));
                 writes
             }

@@ -25,7 +25,7 @@ use crate::{
     cluster,
     kinds::KindRef,
     planner::Waiting,
-    world::{Key, OVERRIDE_POLICIES_MAX, Object, World},
+    world::{Key, Object, World},
 };
 
 /// Largest sum of the manifests of one Work, in bytes of JSON. etcd accepts requests of 1.5 MiB, which
@@ -60,9 +60,8 @@ fn applied(
     harmless(&manifest, Reason::InvalidWorkload)?;
     workload::strip_for_member(&mut manifest);
     let applicable = world.overrides.in_namespace(namespace);
-    if applicable.too_many {
-        let why =
-            format!("namespace {namespace}: found more override policies; allowed: {OVERRIDE_POLICIES_MAX}");
+    if let Some(found) = &applicable.too_many {
+        let why = format!("namespace {namespace}: found {found}");
         return Err(Waiting::new(Reason::OverrideInvalid, why));
     }
     if let Some(facts) = world.clusters.get(cluster).filter(|_| !applicable.policies.is_empty()) {
@@ -141,7 +140,7 @@ fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
 /// Whether an override policy selects the object, for any cluster.
 pub fn is_overridden(world: &World, namespace: &str, object: &Object) -> bool {
     let applicable = world.overrides.in_namespace(namespace);
-    applicable.too_many
+    applicable.too_many.is_some()
         || !applicable.policies.is_empty()
             && overrides::is_selected(&reference(namespace, &object.value), &applicable.policies)
 }

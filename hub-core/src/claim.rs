@@ -2,7 +2,7 @@
 
 use fleet_api::patch::merge_diff;
 use fleet_api::{
-    binding as wire, convert,
+    ResourceBindingSpec, binding as wire, convert,
     mutation::{self, Mutation},
     names::user_of,
     policy::{PropagationSpec, Suspension},
@@ -13,6 +13,7 @@ use fleet_policies::{
     spec::Placement,
     workload::{self, WorkloadKind},
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -21,13 +22,13 @@ use crate::{
     governor::governor,
     kinds::KindRef,
     planner::unqueued::must_queue,
-    pod_scheduling, priority, unclaimed,
+    pod_scheduling, priority, queue_place, unclaimed,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
 /// The writes that give the object its binding, or update it.
-pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key) -> Vec<Write> {
+pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key, now: Timestamp) -> Vec<Write> {
     let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
@@ -50,10 +51,13 @@ pub fn plan(world: &World, forms: &mut Forms, kind: &KindRef, key: &Key) -> Vec<
         // A running job goes on as it was sent; a waiting one would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
     };
-    let desired = desired_spec(world, kind, key, object, rule, spec, &components);
+    let mut desired = desired_spec(world, kind, key, object, rule, spec, &components);
+    if !is_gang(kind.workload(), &placement) {
+        desired.queue_place = None;
+    }
     match known {
-        None => vec![create(kind, &binding_key, object, desired)],
-        Some(entry) => update(entry, desired).into_iter().collect(),
+        None => vec![create(kind, &binding_key, object, &desired)],
+        Some(entry) => update(entry, desired, now).into_iter().collect(),
     }
 }
 
@@ -70,12 +74,14 @@ fn desired_spec(
     rule: &PolicyRule,
     spec: &PropagationSpec,
     components: &[workload::Component],
-) -> Value {
+) -> ResourceBindingSpec {
     let policy_kind = match rule.scope {
         PolicyScope::Namespaced => "PropagationPolicy",
         PolicyScope::Cluster => "ClusterPropagationPolicy",
     };
-    let desired = fleet_api::ResourceBindingSpec {
+    let asks = fleet_cell_requests::read(kind.workload(), &object.value).ok();
+    let named = asks.as_ref().map(fleet_cell_requests::CellRequest::named).unwrap_or_default();
+    ResourceBindingSpec {
         resource: wire::ObjectReference {
             api_version: kind.api_version.clone(),
             kind: kind.kind.clone(),
@@ -103,16 +109,14 @@ fn desired_spec(
         scheduler_name: spec.scheduler_name.clone(),
         priority: priority::of_job(world, spec, components),
         user: user_of(&object.value["metadata"]["labels"]).map(str::to_owned),
-        virtual_cluster: fleet_cell_requests::read(kind.workload(), &object.value)
-            .ok()
-            .and_then(|asks| asks.vc),
+        queue_place: Some(queue_place::asked(&object.labels, named)),
+        virtual_cluster: asks.and_then(|asks| asks.vc),
         clusters: Vec::new(),
         epoch: 0,
         cells: None,
         queue: None,
         admitted: None,
-    };
-    serde_json::to_value(desired).unwrap_or_default()
+    }
 }
 
 /// As the policy asks, or the quota tree. The scheduler sets `scheduling: false` for a job that has left its queue.
@@ -138,7 +142,7 @@ fn network_topology(kind: &KindRef, object: &Value) -> Option<NetworkTopology> {
     (kind.workload() == WorkloadKind::VolcanoJob).then(|| serde_json::from_value(wish.clone()).ok()).flatten()
 }
 
-fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
+fn create(kind: &KindRef, key: &Key, object: &Object, spec: &ResourceBindingSpec) -> Write {
     let body = json!({
         "apiVersion": API_VERSION,
         "kind": "ResourceBinding",
@@ -148,7 +152,7 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
             "ownerReferences": [{
                 "apiVersion": kind.api_version,
                 "kind": kind.kind,
-                "name": spec["resource"]["name"],
+                "name": spec.resource.name,
                 "uid": object.uid,
                 "controller": true,
                 "blockOwnerDeletion": false,
@@ -161,7 +165,9 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
 
 /// Applies changes of the object or its policy. What the scheduler has written stays, and whether a bound run waited in a queue
 /// and with which priority; the next run waits as its policy says then.
-fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
+fn update(entry: &BindingEntry, mut desired: ResourceBindingSpec, now: Timestamp) -> Option<Write> {
+    desired.queue_place = queue_place::after_edit(entry, entry.told(), &desired, now);
+    let mut desired = serde_json::to_value(desired).unwrap_or_default();
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
     for placed in ["clusters", "cells", "queue", "admitted"] {

@@ -46,7 +46,7 @@ use crate::{
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
-pub use attempts::{Avoid, avoidance, older_runs};
+pub use attempts::{Avoid, WAITS_FOR_RESUME, avoidance, older_runs, preemptions, waits_for_resume};
 use attempts::{Stay, stays};
 use ending::{
     between_runs, end_job, lost_places, remove_finalizer_if_cluster_gone, stopped, take_back, tell_end,

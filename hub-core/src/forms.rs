@@ -26,6 +26,7 @@ use crate::{
     kinds::KindRef,
     manifests,
     planner::Waiting,
+    queue_place,
     world::{Key, Object, World},
 };
 
@@ -88,10 +89,14 @@ struct Counted {
     found: Result<Vec<workload::Component>, WorkloadError>,
 }
 
-/// Override policies that an object of the namespace may be selected by.
+/// How many comparisons it takes to see which override policies select an object of the namespace; 0 without a policy.
 pub(crate) fn policies(world: &World, namespace: &str) -> usize {
     let applicable = world.overrides.in_namespace(namespace);
-    applicable.policies.len() + usize::from(applicable.too_many)
+    match applicable.too_many {
+        // They are not compared.
+        Some(_) => applicable.policies.len(),
+        None => applicable.breadth,
+    }
 }
 
 impl Forms {
@@ -171,8 +176,11 @@ impl Forms {
         found
     }
 
-    /// Whether the binding matches its object. Until then, no placement is based on it.
+    /// Whether the binding of a waiting job matches its object. Until then, no placement is based on it.
     pub fn is_current(&mut self, world: &World, entry: &BindingEntry, object: &Object) -> bool {
+        if !queue_place::knows_leaf(entry, &object.labels) {
+            return false;
+        }
         let reference = &entry.object.spec.resource;
         let key = (reference.namespace.clone(), reference.name.clone());
         let counted = self.counted(world, &entry.kind, &key, object, &entry.placement);

@@ -29,6 +29,6 @@ pub mod unqueued;
 pub mod virtual_clusters;
 
 pub use fleet_api::{conditions as status, kinds};
-pub use fleet_hub_world::{binding, events, observation, world, writes};
+pub use fleet_hub_world::{binding, events, observation, queue_place, world, writes};
 pub use fleet_planner as planner;
 pub use options::Options;

@@ -16,6 +16,7 @@ use fleet_policies::{
     spec, state_preservation,
     workload::{self, DependencyKind, DependencyRef},
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -67,6 +68,15 @@ pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<Strin
         .map(|dependency| format!("{} {}", dependency.kind, dependency.name))
         .collect();
     (!missing.is_empty()).then(|| format!("not on the hub: {}", missing.join(", ")))
+}
+
+/// When the last of the objects that the pods need was created, in milliseconds since 1970. A job that names what is not there
+/// cannot start, so its place in the queue is not older. Before that, and without any, the least time.
+pub fn complete_ms(world: &World, entry: &BindingEntry) -> i64 {
+    let Some(object) = world.bound_object(entry) else { return i64::MIN };
+    let needed = named(world, entry, object).filter(|(_, is_optional)| !is_optional);
+    let created = needed.filter_map(|(found, _)| found.created.parse::<Timestamp>().ok());
+    created.max().map_or(i64::MIN, Timestamp::as_millisecond)
 }
 
 /// Manifests of a Work, and the changes that wait for the job's next run.
@@ -216,10 +226,11 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
     }
 }
 
-/// The object with the spec of its run, if one was sent: an edit applies from the next run on.
+/// The object with the spec of its run, if one was sent: an edit applies from the next run on. What is left of a run that is
+/// over says nothing of the next one.
 pub fn as_running(world: &World, key: &Key, entry: &BindingEntry, object: &Object) -> Value {
     let mut value = (*object.value).clone();
-    let running = running(world, key, entry);
+    let running = running(world, key, entry).filter(|_| entry.is_bound());
     // What overrides made of it asks for no cells.
     if let Some(running) = running.filter(|_| !asked::is_overridden(world, &key.0, object)) {
         workload::keep_run(entry.workload, running, &mut value);

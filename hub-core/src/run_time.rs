@@ -1,7 +1,7 @@
 //! The declared run time of a job. On its word a job may pass one that has a claim, so a run gets no more than was declared
-//! when it was admitted, neither by an edit nor by an override. What its member got ends it.
+//! when it was admitted, neither by an edit nor by an override. What its member got ends it; the hub does, if its job was suspended.
 
-use fleet_policies::workload::{declared_deadline_s, declared_run_time_ms, limit_run_time};
+use fleet_policies::workload::{declared_deadline_s, declared_run_time_ms, is_suspended, limit_run_time};
 use serde_json::Value;
 
 use crate::{binding::BindingEntry, world::Object};
@@ -13,6 +13,7 @@ pub fn of_job(entry: &BindingEntry, object: Option<&Object>, running: Option<&Va
         return asked;
     }
     match running {
+        Some(running) if is_suspended(entry.workload, running) => admitted_ms(entry),
         Some(running) => declared_run_time_ms(entry.workload, running),
         None => least(admitted_s(entry).map(|seconds| seconds.saturating_mul(1000)), asked),
     }
@@ -39,6 +40,12 @@ pub fn limit(
         limit_run_time(kind, governed, most);
     }
     told
+}
+
+/// How long its queue has admitted the present run for, in milliseconds.
+pub fn admitted_ms(entry: &BindingEntry) -> Option<i64> {
+    let seconds = admitted_s(entry).filter(|_| entry.has_left_queue() && entry.is_gang());
+    seconds.map(|seconds| seconds.saturating_mul(1000))
 }
 
 fn admitted_s(entry: &BindingEntry) -> Option<i64> {

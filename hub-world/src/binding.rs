@@ -3,16 +3,19 @@
 use fleet_api::{ResourceBinding, binding::Attempt, convert, names};
 use fleet_placement::Gang;
 use fleet_policies::{
+    reason::Reason,
     spec::{Failover, Placement, ReplicaSchedulingType},
     workload::WorkloadKind,
 };
 use fleet_resources::Resources;
+use jiff::Timestamp;
 use kube_core::ResourceExt;
 use serde::de::DeserializeOwned;
 
 use crate::{
     events::Subject,
     kinds::{self, Kind, KindRef},
+    status::find_condition,
 };
 
 /// Suffix of a QueueUnit's name after that of its binding, as in kube-queue.
@@ -149,9 +152,22 @@ impl BindingEntry {
         }
     }
 
-    /// Seconds since 1970 at which the binding was created; older jobs go first among equals.
+    /// Seconds since 1970 at which the binding was created.
     pub fn created_s(&self) -> i64 {
         self.object.creation_timestamp().map_or(0, |time| time.0.as_second())
+    }
+
+    /// Milliseconds since 1970 at which the job took its place; of equals, the one that was earlier goes first.
+    pub fn place_ms(&self) -> i64 {
+        let place = self.object.spec.queue_place.as_ref();
+        let since = place.and_then(|place| place.since.as_ref()?.parse::<Timestamp>().ok());
+        since.map_or(i64::MIN, Timestamp::as_millisecond).max(self.created_s().saturating_mul(1000))
+    }
+
+    /// Why the job waits, as its binding says.
+    pub fn told(&self) -> Option<Reason> {
+        let status = self.object.status.as_ref()?;
+        Reason::from_text(&find_condition(&status.conditions, "Scheduled")?.reason)
     }
 }
 

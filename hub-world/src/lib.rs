@@ -6,6 +6,7 @@
 pub mod binding;
 pub mod events;
 pub mod observation;
+pub mod queue_place;
 pub mod world;
 pub mod writes;
 

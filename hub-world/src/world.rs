@@ -8,6 +8,7 @@ mod kept;
 mod marks;
 mod mirrors;
 mod observe;
+mod offers;
 mod overrides;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use crate::{binding::BindingEntry, kinds::KindRef};
 use dependents::NamedByWork;
 pub use kept::{AgentLease, Key, LONGEST_SAID, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
 use mirrors::Mirrors;
+use offers::Offers;
 pub use overrides::{Overrides, POLICIES_MAX as OVERRIDE_POLICIES_MAX};
 
 /// Something to reconcile.
@@ -95,6 +97,7 @@ pub struct World {
     /// Bindings affected by the current observation.
     touched: BTreeSet<Key>,
     mirrors: Mirrors,
+    offers: Offers,
     /// The hub's store was restored: cached state may be wrong, and everything is listed again.
     pub restored: bool,
     /// The hub's incarnation.

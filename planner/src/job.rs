@@ -15,7 +15,7 @@ use fleet_resources::Resources;
 use crate::cells::ask::CellJob;
 
 /// Properties that equal jobs share; created once and shared by all of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct JobShape {
     /// The caller's number of the shape: shapes of equal content have the same number.
     pub id: u64,
@@ -125,6 +125,9 @@ impl Job {
     /// again until it is bound. How long a bound run lasts says what its member got.
     pub(crate) fn keep_admission(&mut self, known: &Self) {
         let both_hold = matches!((&known.phase, &self.phase), (JobPhase::Holds(_), JobPhase::Holds(_)));
+        if both_hold {
+            self.enqueued_at_ms = known.enqueued_at_ms;
+        }
         if both_hold && known.queued == self.queued {
             self.preemptible = known.preemptible;
             if self.queued {

@@ -246,6 +246,10 @@ impl Planner {
             if let Some(cluster) = left {
                 self.give_back(&cluster, &id);
             }
+            if let Some(entry) = self.jobs.get(&id) {
+                // Its place there may be another one now.
+                self.cells.leave_queue(&entry.job);
+            }
             match stays && !other_cells {
                 true => self.leave_class(&id),
                 false => self.unqueue(&id),

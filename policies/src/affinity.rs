@@ -1,6 +1,6 @@
 //! Which clusters a policy admits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::constraints::{Taint, Toleration, repelling_taint};
 
@@ -71,21 +71,24 @@ pub fn admitted_groups(
     clusters: &[ClusterFacts],
     current: &[String],
 ) -> Vec<ClusterGroup> {
-    let mut seen: Vec<&str> = Vec::new();
+    // A policy may have a thousand groups.
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let current: BTreeSet<&str> = current.iter().map(String::as_str).collect();
     let mut groups = Vec::new();
     for (affinity_name, affinity) in affinity_terms(placement) {
         let mut names: Vec<&str> = clusters
             .iter()
-            .filter(|cluster| !seen.contains(&cluster.name.as_str()))
+            .filter(|cluster| !seen.contains(cluster.name.as_str()))
             .filter(|cluster| cluster_matches(&affinity, cluster))
             .filter(|cluster| {
-                current.contains(&cluster.name) || refusal(&placement.cluster_tolerations, cluster).is_none()
+                current.contains(cluster.name.as_str())
+                    || refusal(&placement.cluster_tolerations, cluster).is_none()
             })
             .map(|cluster| cluster.name.as_str())
             .collect();
         names.sort_unstable();
         names.dedup();
-        seen.extend(&names);
+        seen.extend(names.iter().copied());
         groups
             .push(ClusterGroup { affinity_name, clusters: names.iter().map(ToString::to_string).collect() });
     }

@@ -35,7 +35,7 @@ pub use spec::{
     PlaintextOverrider,
 };
 
-/// Policies whose selectors are compared with an object in the time of a visit.
+/// Selectors, labels and values that are compared with an object in the time of a visit.
 const SELECTORS_OF_VISIT: usize = 4;
 /// Most rules of one policy that are applied.
 const RULES_MAX: usize = 64;
@@ -73,7 +73,9 @@ pub fn apply(
         found: problem.found,
         allowed: problem.allowed.to_owned(),
     };
-    let looked_at = allowance.visits("spec.resourceSelectors", policies.len() / SELECTORS_OF_VISIT);
+    let compares = |policy: &OverridePolicy| policy.breadth();
+    let compared: usize = policies.iter().map(|policy| compares(policy.borrow())).sum();
+    let looked_at = allowance.visits("spec.resourceSelectors", compared / SELECTORS_OF_VISIT);
     if let (Err(problem), Some(policy)) = (looked_at, policies.first()) {
         return Err(refused(policy.borrow(), problem));
     }

@@ -5,6 +5,7 @@
 //! for PriorityClasses count pods, and jobs on a hub have none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ impl Class {
 /// Field, class and what is allowed.
 pub fn check(classes: &Classes, namespace: &str, manifest: &Value) -> Result<(), String> {
     let refused = |name: &str| refusal(classes, namespace, name);
-    find(&manifest["spec"], "spec", &refused).map_or(Ok(()), Err)
+    find(&manifest["spec"], &At::Root("spec"), &refused).map_or(Ok(()), Err)
 }
 
 /// Why a namespace may not name the class; `None` if it may. A class that only a member has is refused:
@@ -67,20 +68,37 @@ pub fn refusal(classes: &Classes, namespace: &str, name: &str) -> Option<String>
 }
 
 /// The first field below `value` that names a refused class, with the reason.
-fn find(value: &Value, path: &str, refused: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+fn find(value: &Value, at: &At<'_>, refused: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(field, value)| {
-            let path = format!("{path}.{field}");
+            let at = At::Field(at, field);
             match value.as_str().filter(|name| !name.is_empty() && FIELDS.contains(&field.as_str())) {
-                Some(name) => refused(name).map(|why| format!("{path}: {why}")),
-                None => find(value, &path, refused),
+                Some(name) => refused(name).map(|why| format!("{at}: {why}")),
+                None => find(value, &at, refused),
             }
         }),
         Value::Array(items) => {
             let mut items = items.iter().enumerate();
-            items.find_map(|(at, item)| find(item, &format!("{path}[{at}]"), refused))
+            items.find_map(|(index, item)| find(item, &At::Item(at, index), refused))
         }
         _ => None,
+    }
+}
+
+/// Where a value stands; written only for the one that is refused, since names in an object may be long.
+enum At<'a> {
+    Root(&'a str),
+    Field(&'a At<'a>, &'a str),
+    Item(&'a At<'a>, usize),
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(name) => f.write_str(name),
+            Self::Field(above, name) => write!(f, "{above}.{name}"),
+            Self::Item(above, index) => write!(f, "{above}[{index}]"),
+        }
     }
 }
 
@@ -117,5 +135,17 @@ mod tests {
         assert!(unknown.contains("allowed: a PriorityClass of the hub"), "{unknown}");
         let in_x = json!({"spec": {"priorityClassName": "others"}});
         assert_eq!(super::check(&classes, "x", &in_x), Ok(()));
+    }
+
+    #[test]
+    fn what_is_below_a_long_name_is_looked_at_without_writing_its_place() {
+        let classes = Classes::from([("open".to_owned(), Class::new(1, None))]);
+        let many: Vec<Value> = (0..100_000).map(|_| json!({"priorityClassName": "open"})).collect();
+        let mut manifest = json!({"spec": {"n".repeat(1_000_000): many}});
+        // With the place of each written out, they have 200 GB.
+        assert_eq!(super::check(&classes, "team", &manifest), Ok(()));
+        manifest["spec"]["z"] = json!([{"priorityClassName": "other"}]);
+        let why = super::check(&classes, "team", &manifest).unwrap_err();
+        assert!(why.starts_with("spec.z[0].priorityClassName: found other"), "{why}");
     }
 }

@@ -92,6 +92,16 @@ pub fn match_selector(selector: &ResourceSelector, object: &ObjectRef) -> Option
     }
 }
 
+/// How many comparisons it takes to see whether selectors select an object: one for each selector, and one for each label,
+/// expression and value in it.
+pub fn breadth(selectors: &[ResourceSelector]) -> usize {
+    let expression = |requirement: &LabelSelectorRequirement| 1 + requirement.values.len();
+    let of_labels = |labels: &LabelSelector| {
+        labels.match_labels.len() + labels.match_expressions.iter().map(expression).sum::<usize>()
+    };
+    selectors.iter().map(|selector| 1 + selector.label_selector.as_ref().map_or(0, of_labels)).sum()
+}
+
 /// The narrowest match of any of the selectors.
 pub fn match_selectors(selectors: &[ResourceSelector], object: &ObjectRef) -> Option<ImplicitPriority> {
     selectors.iter().filter_map(|s| match_selector(s, object)).max()
@@ -136,5 +146,17 @@ mod tests {
                 {"key": "foo", "operator": "NotIn", "values": ["x"]}]}}),
             Some(LabelSelector),
         );
+    }
+
+    #[test]
+    fn each_label_and_value_is_a_comparison() {
+        let of = |selectors: serde_json::Value| {
+            breadth(&serde_json::from_value::<Vec<ResourceSelector>>(selectors).unwrap())
+        };
+        assert_eq!(of(json!([])), 0);
+        assert_eq!(of(json!([{"kind": "Pod"}, {"kind": "Pod", "name": "a"}])), 2);
+        let labels = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+            {"key": "a", "operator": "In", "values": ["b", "c"]}, {"key": "a", "operator": "Exists"}]});
+        assert_eq!(of(json!([{"kind": "Pod", "labelSelector": labels}, {"kind": "Pod"}])), 7);
     }
 }

@@ -33,7 +33,7 @@ pub use error::WorkloadError;
 pub use health::{Health, Outcome, ended_at, failure, health, is_running, outcome, restarts, state_text};
 pub use limits::{HOSTS_MAX, PODS_MAX, lists_hosts};
 pub use revise::{remove_finalizers, revise_replicas, set_env, strip_for_member};
-pub use run::{declared_deadline_s, declared_run_time_ms, keep_run, limit_run_time};
+pub use run::{declared_deadline_s, declared_run_time_ms, is_suspended, keep_run, limit_run_time};
 
 /// The kinds that Fleet understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

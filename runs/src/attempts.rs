@@ -62,6 +62,21 @@ pub fn failures<'a>(attempts: impl Iterator<Item = Attempt<'a>>) -> usize {
     attempts.filter(|attempt| is_own_fault(attempt.reason)).count()
 }
 
+/// How often the job was preempted.
+pub fn preemptions<'a>(attempts: impl Iterator<Item = Attempt<'a>>) -> u32 {
+    let preempted = attempts.filter(|attempt| attempt.reason == Some(Reason::Preempted));
+    u32::try_from(preempted.count()).unwrap_or(u32::MAX)
+}
+
+/// What a job is told that [waits for that](waits_for_resume).
+pub const WAITS_FOR_RESUME: &str =
+    "its last run was suspended for longer than it was admitted for; it is placed again when it is resumed";
+
+/// Whether a waiting job is placed again only when it is no longer suspended: its last run has ended because it was.
+pub fn waits_for_resume<'a>(attempts: impl Iterator<Item = Attempt<'a>>, is_suspended: bool) -> bool {
+    is_suspended && attempts.last().is_some_and(|last| last.reason == Some(Reason::RunTimeOver))
+}
+
 /// Runs of the job before a failure is final: the policy's `backoffLimit`, at least one.
 pub fn limit(failover: Option<&Failover>, limits: &Limits) -> usize {
     let asked = failover.and_then(|failover| failover.application.as_ref()?.backoff_limit);
@@ -257,5 +272,27 @@ mod tests {
         assert_eq!(to_forget(all.iter().copied()), Some(3));
         all[3] = all[0];
         assert_eq!(to_forget(all.iter().copied()), Some(0));
+    }
+
+    #[test]
+    fn only_preemptions_count_as_such() {
+        let by = |reason| ended("east", reason, 0);
+        let all = [by(Reason::Preempted), by(Reason::Drained), by(Reason::Preempted)];
+        assert_eq!(preemptions(all.iter().copied()), 2);
+    }
+
+    #[test]
+    fn a_job_whose_time_was_over_while_it_was_suspended_waits_until_it_is_resumed() {
+        let over = ended("east", Reason::RunTimeOver, 0);
+        let drained = ended("east", Reason::Drained, 0);
+        for (attempts, suspended, expected) in [
+            (vec![over], true, true),
+            (vec![over], false, false),
+            (vec![drained, over], true, true),
+            (vec![over, drained], true, false),
+            (vec![], true, false),
+        ] {
+            assert_eq!(waits_for_resume(attempts.iter().copied(), suspended), expected, "{attempts:?}");
+        }
     }
 }

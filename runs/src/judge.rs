@@ -11,6 +11,9 @@ use fleet_policies::{
 
 use crate::{Limits, after_s, attempts, earliest};
 
+/// How long a cluster that answers again has to report what has happened meanwhile.
+const REPORT_MS: i64 = 60_000;
+
 /// What the rules need to know of the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
@@ -25,6 +28,8 @@ pub struct Job<'a> {
     pub start_timeout_ms: Option<i64>,
     /// Earlier runs that failed by the job's own fault.
     pub failures: usize,
+    /// How long its queue has admitted the run for, if the job has declared a run time.
+    pub admitted_ms: Option<i64>,
 }
 
 /// What the caller has recorded of a run.
@@ -38,6 +43,8 @@ pub struct Run {
     pub lost_since_ms: Option<i64>,
     /// When it was first seen failed or unhealthy, under a policy that tolerates that for a time.
     pub unhealthy_since_ms: Option<i64>,
+    /// When its job was first seen suspended.
+    pub suspended_since_ms: Option<i64>,
 }
 
 /// What the member reports of it.
@@ -46,6 +53,8 @@ pub struct Report {
     pub outcome: Option<Outcome>,
     pub is_running: bool,
     pub is_unhealthy: bool,
+    /// The member was told that the job is suspended by its owner.
+    pub is_suspended: bool,
     /// The member cannot take the run as it is.
     pub refused: Option<Eviction>,
 }
@@ -107,6 +116,9 @@ pub fn standing(known: Run, report: &Report, cluster: &Cluster, now_ms: i64) -> 
     if run.started_at_ms.is_none() && (report.is_running || report.outcome.is_some()) {
         run.started_at_ms = Some(now_ms);
     }
+    if report.is_suspended {
+        run.suspended_since_ms.get_or_insert(now_ms);
+    }
     // Between lost and ready, as after a restart, nothing is known: the record stands.
     if cluster.is_lost && run.lost_since_ms.is_none() {
         run.lost_since_ms = Some(now_ms);
@@ -156,6 +168,7 @@ impl Judge<'_> {
             .or_else(|| self.tainted())
             .or_else(|| self.lost())
             .or_else(|| self.report.refused.clone())
+            .or_else(|| self.time_over())
             .or_else(|| self.not_started());
         match over {
             Some(over) => Verdict::Evict(over),
@@ -236,6 +249,25 @@ impl Judge<'_> {
         }
         let message = format!("cluster {} was lost for {} s", self.cluster.name, policy.toleration_s());
         Some(Eviction { reason: Reason::ClusterLost, message })
+    }
+
+    /// A run may have passed jobs with a claim because it ends in time. Its controller counts no time while the job is
+    /// suspended, and all of it anew afterwards. So the run of a job that was suspended ends here.
+    fn time_over(&mut self) -> Option<Eviction> {
+        self.run.suspended_since_ms?;
+        let admitted_ms = self.job.admitted_ms?;
+        // The run may have ended in a cluster that does not answer, and one that is back reports that first.
+        let back_ms = self.cluster.ready_since_ms?;
+        let since_ms = self.run.started_at_ms.unwrap_or(self.run.since_ms);
+        let heard_ms = back_ms.map_or(since_ms, |back_ms| back_ms.saturating_add(REPORT_MS));
+        if !self.is_due(since_ms.saturating_add(admitted_ms).max(heard_ms)) {
+            return None;
+        }
+        let admitted_s = admitted_ms / 1000;
+        let message = format!(
+            "the job was suspended, and the {admitted_s} s for which its run was admitted have passed since the start"
+        );
+        Some(Eviction { reason: Reason::RunTimeOver, message })
     }
 
     /// A gang that has not started in time releases its places.

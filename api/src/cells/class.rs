@@ -3,6 +3,8 @@
 /// Classes by name, as OpenPAI numbers them. Its job files name all but `crit`.
 pub const CLASSES: [(&str, i32); 4] =
     [("oppo", fleet_cells::OPPORTUNISTIC), ("test", 10), ("prod", 100), ("crit", 120)];
+/// Of a job that names none.
+pub const DEFAULT_CLASS: i32 = 10;
 /// What a class may be, in messages.
 pub const CLASSES_TEXT: &str = "oppo, test, prod, crit, or a number from -1 to 1000";
 

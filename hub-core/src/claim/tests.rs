@@ -59,7 +59,10 @@ fn suspension(world: &mut World, namespace: &str, label: &str, kind: &str, suspe
         Change::Apply(serde_json::from_value(job).expect("a job")),
     ));
     let key = (namespace.to_string(), "train".to_string());
-    match plan(world, &mut Forms::default(), &known, &key).pop().map(|write| write.verb) {
+    match plan(world, &mut Forms::default(), &known, &key, Timestamp::UNIX_EPOCH)
+        .pop()
+        .map(|write| write.verb)
+    {
         Some(Verb::Create(body)) => body["spec"]["suspension"].clone(),
         other => panic!("{other:?}"),
     }
@@ -119,8 +122,12 @@ fn govern(world: &mut World, job: &Value, extra: &Value) {
 }
 
 fn planned(world: &World, job: &Value) -> Option<Verb> {
-    let mut writes =
-        plan(world, &mut Forms::default(), &kind_of(job), &("team".to_string(), "train".to_string()));
+    planned_at(world, job, Timestamp::UNIX_EPOCH)
+}
+
+fn planned_at(world: &World, job: &Value, now: Timestamp) -> Option<Verb> {
+    let key = ("team".to_string(), "train".to_string());
+    let mut writes = plan(world, &mut Forms::default(), &kind_of(job), &key, now);
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
 }
@@ -184,6 +191,36 @@ fn a_job_is_not_placed_by_what_it_asked_for_before_an_edit() {
         let entry = &world.bindings[&key];
         let object = world.bound_object(entry).expect("its job");
         assert_eq!(Forms::default().is_current(&world, entry, object), expected, "{edited}");
+    }
+}
+
+/// The edit and its place are one write, so no leader that comes later finds the one without the other.
+#[test]
+fn an_edit_of_a_waiting_job_takes_a_new_place_unless_it_asks_for_less() {
+    let job = torch(&[("Worker", 2, "4")]);
+    let in_leaf = |leaf: &str| {
+        let mut job = job.clone();
+        job["metadata"]["labels"] = json!({QUOTA_LABELS[0]: leaf});
+        job
+    };
+    let now = Timestamp::from_millisecond(9_500).expect("a time");
+    for (edited, moves) in [
+        (torch(&[("Worker", 3, "4")]), true),
+        (torch(&[("Worker", 2, "5")]), true),
+        (torch(&[("Worker", 1, "4")]), false),
+        (in_leaf("other"), true),
+    ] {
+        let mut world = governed(&job, &Value::Null);
+        claim(&mut world, &job, &json!([]));
+        submit(&mut world, &edited);
+        let Some(Verb::Merge(patch)) = planned_at(&world, &edited, now) else { panic!("{edited}") };
+        let since = if moves { json!("1970-01-01T00:00:09.500Z") } else { Value::Null };
+        assert_eq!(patch["spec"]["queuePlace"]["since"], since, "{edited}");
+        // A run keeps its place, and goes back to it, whatever is edited meanwhile.
+        let mut world = governed(&job, &Value::Null);
+        claim(&mut world, &job, &json!([{"name": "east"}]));
+        submit(&mut world, &edited);
+        assert!(planned_at(&world, &edited, now).is_none(), "{edited}");
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Work, binding::Attempt, policy::PurgeMode as WirePurge};
-use fleet_policies::{reason::Reason, spec::PurgeMode, state_preservation};
-pub use fleet_runs::Avoid;
+use fleet_policies::{reason::Reason, spec::PurgeMode, state_preservation, workload};
 pub(super) use fleet_runs::purge::Stay;
 use fleet_runs::{Attempt as RunAttempt, Eviction};
+pub use fleet_runs::{Avoid, attempts::WAITS_FOR_RESUME};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -42,6 +42,18 @@ fn as_known(attempt: &Attempt) -> RunAttempt<'_> {
 /// Number of runs that failed because of the job itself.
 pub(super) fn failures(entry: &BindingEntry) -> usize {
     fleet_runs::attempts::failures(known(entry))
+}
+
+/// How often the job was preempted.
+pub fn preemptions(entry: &BindingEntry) -> u32 {
+    fleet_runs::attempts::preemptions(known(entry))
+}
+
+/// Whether a waiting job is placed again only when its owner resumes it.
+pub fn waits_for_resume(world: &World, entry: &BindingEntry) -> bool {
+    let object = world.bound_object(entry);
+    let is_suspended = object.is_some_and(|object| workload::is_suspended(entry.workload, &object.value));
+    fleet_runs::attempts::waits_for_resume(known(entry), is_suspended)
 }
 
 /// Whether and how long `cluster` is avoided because of earlier runs there.

@@ -17,7 +17,9 @@ use super::{attempts, ending, fence, report::Item, step::Step, taints};
 use crate::{
     binding::BindingEntry,
     intents::Intents,
+    manifests,
     options::Options,
+    run_time,
     status::{find_condition, rfc3339},
     world::{Key, Object, World, ready},
 };
@@ -91,6 +93,7 @@ impl RunContext<'_> {
         let now = rfc3339(self.now);
         RunStatus {
             started_at: known.started_at.or(is.started_at_ms.map(|_| now.clone())),
+            suspended_since: known.suspended_since.or(is.suspended_since_ms.map(|_| now.clone())),
             lost_since: is.lost_since_ms.and(known.lost_since.or(Some(now))),
             ..known
         }
@@ -137,6 +140,7 @@ impl RunContext<'_> {
             is_suspended: suspension.is_some_and(|s| s.dispatching == Some(true)),
             start_timeout_ms: timeout.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX)),
             failures: attempts::failures(self.entry),
+            admitted_ms: run_time::admitted_ms(self.entry),
         }
     }
 
@@ -148,6 +152,7 @@ impl RunContext<'_> {
             started_at_ms: run.started_at.as_ref().map(read),
             lost_since_ms: run.lost_since.as_ref().map(read),
             unhealthy_since_ms: unhealthy.as_ref().map(read),
+            suspended_since_ms: run.suspended_since.as_ref().map(read),
         }
     }
 
@@ -163,6 +168,8 @@ impl RunContext<'_> {
                 workload::is_running(workload, status) || workload::outcome(workload, status).is_some()
             }),
             is_unhealthy: any(&|status| workload::health(workload, status) == Health::Unhealthy),
+            is_suspended: manifests::running(self.world, self.key, self.entry)
+                .is_some_and(|sent| workload::is_suspended(workload, sent)),
             refused: self.refused().or_else(|| ending::lost_cells(self.world, self.entry)),
         }
     }

@@ -9,6 +9,7 @@ use crate::{
 
 mod any_form;
 mod ends;
+mod given_up;
 mod left;
 mod messages;
 mod preserved;

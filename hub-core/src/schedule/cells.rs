@@ -28,6 +28,7 @@ use crate::{
     intents::Intents,
     manifests,
     planner::{CellJob, CellNodes, Held, Waiting},
+    queue_place,
     virtual_clusters::Valid,
     world::{Dirty, Key, Object, World},
     writes::{Target, Verb, Write},
@@ -119,6 +120,10 @@ impl Scheduler {
             Waiting::new(Reason::InvalidWorkload, error.to_string())
         };
         let request = fleet_cell_requests::read(entry.workload, &value).map_err(invalid)?;
+        if !entry.is_bound() && !queue_place::knows_cells(entry, request.vc.as_deref(), request.named()) {
+            let message = "the job was changed; its new request for cells is being counted";
+            return Err(Waiting::new(Reason::Edited, message));
+        }
         let Some(vc) = request.vc.clone().or(leaf_vc) else { return Ok(None) };
         self.admit(key, entry, object, &request, &vc)?;
         let groups = request.groups(job_id(key).as_str(), &vc, config).map_err(invalid)?;
@@ -163,12 +168,7 @@ impl Scheduler {
     /// The virtual cluster that the job's leaf of the quota tree names.
     fn vc_of_leaf(&self, key: &Key, object: &Object) -> Option<String> {
         let tree = self.planner.quota()?.tree();
-        let labels: BTreeMap<String, String> = fleet_quota::QUOTA_LABELS
-            .iter()
-            .filter_map(|label| object.labels.get_key_value(*label))
-            .map(|(label, value)| (label.clone(), value.clone()))
-            .collect();
-        let leaf = tree.leaf_for(&labels, &key.0).ok()?;
+        let leaf = tree.leaf_for(&queue_place::quota_labels(&object.labels), &key.0).ok()?;
         tree.node(leaf).attributes.get(names::VIRTUAL_CLUSTER_LABEL).filter(|vc| !vc.is_empty()).cloned()
     }
 
@@ -322,8 +322,11 @@ fn mark_clusters(world: &mut World) {
 
 /// Events about pods that are preempted from now on while others of their job run on.
 fn preempted(entry: &BindingEntry, groups: &[CellGroup], before: &[CellGroup], now: Timestamp) -> Vec<Write> {
-    let known =
-        |group: &CellGroup| before.iter().any(|b| b.name == group.name && b.preempted == group.preempted);
+    let before: BTreeMap<&str, &CellGroup> =
+        before.iter().map(|group| (group.name.as_str(), group)).collect();
+    let known = |group: &CellGroup| {
+        before.get(group.name.as_str()).is_some_and(|before| before.preempted == group.preempted)
+    };
     let news = groups
         .iter()
         .filter(|group| !known(group))

@@ -11,7 +11,6 @@ use fleet_api::{
     reservation::{ReservationPhase, ReservationStatus},
 };
 use fleet_policies::{reason::Reason, workload};
-use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
 
 use super::{
@@ -27,7 +26,7 @@ use crate::{
     intents::Intents,
     manifests,
     planner::{self, Counted, Held, Job, JobPhase, JobShape, Waiting},
-    run_time, unqueued,
+    queue_place, run_time, unqueued,
     world::{Key, Object, World},
 };
 
@@ -51,13 +50,7 @@ impl Scheduler {
         if (is_over || object.is_none()) && phase == JobPhase::Waits {
             return None;
         }
-        let empty = BTreeMap::new();
-        let labels = object.map_or(&empty, |object| &object.labels);
-        let quota_labels = QUOTA_LABELS
-            .iter()
-            .filter_map(|label| labels.get_key_value(*label))
-            .map(|(label, value)| (label.clone(), value.clone()))
-            .collect();
+        let quota_labels = object.map(|object| queue_place::quota_labels(&object.labels)).unwrap_or_default();
         let mut ask = match phase {
             JobPhase::Waits => self.obstacles(world, intents, key, entry, now),
             JobPhase::Holds(_) => Obstacles::default(),
@@ -89,8 +82,8 @@ impl Scheduler {
             left_queue: entry.has_left_queue(),
             priority: i64::from(entry.object.spec.priority),
             preemptible: unqueued::is_preemptible(entry, object),
-            preemptions: preemptions(entry),
-            enqueued_at_ms: entry.created_s() * 1000,
+            preemptions: dispatch::preemptions(entry),
+            enqueued_at_ms: manifests::complete_ms(world, entry).max(entry.place_ms()),
             avoided: ask.avoided,
             barred: ask.barred,
             blocked: ask.blocked,
@@ -116,6 +109,10 @@ impl Scheduler {
         let mut found = Obstacles::default();
         if is_held_back(entry) {
             found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
+            return found;
+        }
+        if dispatch::waits_for_resume(world, entry) {
+            found.blocked = Some(Waiting::new(Reason::Suspended, dispatch::WAITS_FOR_RESUME));
             return found;
         }
         if !unqueued::is_told(world, entry) {
@@ -321,11 +318,4 @@ fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
 /// RFC 3339 to milliseconds; an invalid time counts as absent.
 fn time_ms(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
-}
-
-/// How often the job was preempted.
-fn preemptions(entry: &BindingEntry) -> u32 {
-    let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
-    let count = attempts.filter(|attempt| attempt.reason == Reason::Preempted.as_str()).count();
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -16,6 +16,7 @@ mod followers;
 mod held_back;
 mod left_behind;
 mod model;
+mod places;
 mod require_queue;
 mod unqueued_use;
 

@@ -106,7 +106,10 @@ fn nonsense_is_told_once_a_generation_and_counted() {
     let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
     apply_policy(&mut world, "p", json!({}));
     world.observe(Observation::Object(torch(), job(1, "Mastre", Value::Null)));
-    assert!(claim::plan(&world, &mut Forms::default(), &torch(), &key()).is_empty(), "it is not bound");
+    assert!(
+        claim::plan(&world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH).is_empty(),
+        "it is not bound"
+    );
     let (status, event) = reported(&mut unclaimed, &world);
     let status = status.expect("a state");
     assert_eq!(status["conditions"][0]["type"], "InvalidWorkload");
@@ -171,15 +174,15 @@ fn a_deleted_policy_leaves_no_claim() {
     let mut world = World::default();
     world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
     world.observe(Observation::Binding(Change::Apply(binding(json!([]), 0))));
-    let writes = claim::plan(&world, &mut Forms::default(), &torch(), &key());
+    let writes = claim::plan(&world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH);
     assert!(matches!(writes[0].verb, Verb::Delete { .. }), "what waits leaves its queue: {writes:?}");
     world.observe(Observation::Binding(Change::reset(vec![binding(json!([{"name": "east"}]), 1)])));
-    let writes = claim::plan(&world, &mut Forms::default(), &torch(), &key());
+    let writes = claim::plan(&world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH);
     let Verb::Merge(patch) = &writes[0].verb else { panic!("{writes:?}") };
     assert_eq!(patch["spec"]["policy"]["name"], "", "what runs follows nobody");
     // One that only became invalid keeps its jobs.
     apply_policy(&mut world, "p", json!({"preemption": "Always"}));
-    assert!(claim::plan(&world, &mut Forms::default(), &torch(), &key()).is_empty());
+    assert!(claim::plan(&world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH).is_empty());
 }
 
 #[test]
@@ -242,10 +245,12 @@ fn apply_class(world: &mut World, name: &str, namespaces: Option<&str>) {
 #[test]
 fn a_tenant_names_no_class_of_the_system_nor_one_that_is_for_other_namespaces() {
     let bound_with = |world: &World| {
-        claim::plan(world, &mut Forms::default(), &torch(), &key()).pop().map(|write| match write.verb {
-            Verb::Create(body) => body["spec"]["priority"].as_i64().unwrap_or_default(),
-            other => panic!("{other:?}"),
-        })
+        claim::plan(world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH).pop().map(
+            |write| match write.verb {
+                Verb::Create(body) => body["spec"]["priority"].as_i64().unwrap_or_default(),
+                other => panic!("{other:?}"),
+            },
+        )
     };
     let path = |field: &str| match field {
         "pods" => "spec.pytorchReplicaSpecs.Master.template.spec.priorityClassName",
@@ -302,7 +307,8 @@ fn a_policy_of_a_namespace_names_no_class_that_is_for_others_and_one_of_all_does
             world.observe(Observation::ClusterPolicy(Change::Apply(policy)));
         }
         world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
-        let is_bound = !claim::plan(&world, &mut Forms::default(), &torch(), &key()).is_empty();
+        let is_bound =
+            !claim::plan(&world, &mut Forms::default(), &torch(), &key(), Timestamp::UNIX_EPOCH).is_empty();
         assert_eq!(is_bound, scope == "ClusterPropagationPolicy");
         let (status, _) = reported(&mut unclaimed, &world);
         assert_eq!(

@@ -97,7 +97,7 @@ impl World {
     /// names.
     fn is_overridden(&self, entry: &BindingEntry, object: &Object) -> bool {
         let applicable = self.overrides.in_namespace(entry.namespace());
-        if applicable.too_many || applicable.policies.is_empty() {
+        if applicable.too_many.is_some() || applicable.policies.is_empty() {
             return false;
         }
         let resource = &entry.object.spec.resource;

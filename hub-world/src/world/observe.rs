@@ -387,11 +387,7 @@ impl World {
         });
         let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
         // A quota tree may name what no node has.
-        let resources = |cluster: &Cluster| -> BTreeSet<String> {
-            let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
-            shapes.flat_map(|shape| shape.allocatable.keys().cloned()).collect()
-        };
-        if known.map(resources) != Some(resources(&cluster)) {
+        if self.offers.set(&name, Some(&cluster), self.quota_tree.as_deref()) {
             self.dirty.insert(Dirty::Tree);
         }
         let has_cells = !self.cell_configurations.is_empty();
@@ -420,6 +416,9 @@ impl World {
         self.mark_all_policies();
         self.recount.insert(name.clone());
         self.lost.remove(&name);
+        if self.offers.set(&name, None, self.quota_tree.as_deref()) {
+            self.dirty.insert(Dirty::Tree);
+        }
         self.mark_users_of(&name);
         self.mark_bound_to(&name);
         self.dirty.extend([Dirty::Cluster(name), Dirty::Cells]);

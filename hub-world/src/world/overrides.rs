@@ -15,19 +15,32 @@ use super::Key;
 /// Most policies of one namespace that are applied. Each is compared with each of the namespace's objects.
 pub const POLICIES_MAX: usize = 4096;
 
+/// Most comparisons of an object with the selectors of the policies of its namespace, all together: with sixteen labels
+/// and values in each, there may be as many policies as are applied.
+const BREADTH_MAX: usize = 65_536;
+
 /// The override policies that apply in one namespace, in the form of the rules: its own and the cluster-wide ones.
 #[derive(Debug, Default)]
 pub struct Applicable {
     pub policies: Vec<Arc<OverridePolicy>>,
-    /// The namespace has more than [`POLICIES_MAX`] of its own, and nothing of it is sent.
-    pub too_many: bool,
+    /// The namespace has more of its own than are applied, and nothing of it is sent: what was found and what is allowed.
+    pub too_many: Option<String>,
+    /// How many comparisons it takes to see which of the policies select an object.
+    pub breadth: usize,
     /// Another one whenever the policies are others.
     pub version: u64,
 }
 
+/// A policy, and how many comparisons it takes to see whether it selects an object.
+#[derive(Clone, Debug)]
+struct Known {
+    policy: Arc<OverridePolicy>,
+    breadth: usize,
+}
+
 #[derive(Debug, Default)]
 pub struct Overrides {
-    all: BTreeMap<(PolicyScope, Key), Arc<OverridePolicy>>,
+    all: BTreeMap<(PolicyScope, Key), Known>,
     /// Of the namespaces that have policies of their own.
     own: BTreeMap<String, Applicable>,
     /// Of every other namespace.
@@ -54,9 +67,10 @@ impl Overrides {
         let mut touched = BTreeSet::new();
         for policy in changed {
             let id = (scope, (policy.namespace.clone(), policy.name.clone()));
-            if self.all.get(&id).is_none_or(|known| **known != policy) {
+            if self.all.get(&id).is_none_or(|known| *known.policy != policy) {
                 touched.insert(policy.namespace.clone());
-                self.all.insert(id, Arc::new(policy));
+                let breadth = policy.breadth();
+                self.all.insert(id, Known { policy: Arc::new(policy), breadth });
             }
         }
         for key in gone {
@@ -81,7 +95,7 @@ impl Overrides {
         let first = (PolicyScope::Namespaced, (namespace.to_string(), String::new()));
         let own = self.all.range(first..);
         let own = own.take_while(|((scope, key), _)| *scope == PolicyScope::Namespaced && key.0 == namespace);
-        let own: Vec<_> = own.map(|(_, policy)| policy.clone()).take(POLICIES_MAX + 1).collect();
+        let own: Vec<_> = own.map(|(_, known)| known.clone()).take(POLICIES_MAX + 1).collect();
         if own.is_empty() {
             self.own.remove(namespace);
             return;
@@ -90,12 +104,26 @@ impl Overrides {
         self.own.insert(namespace.to_string(), applicable);
     }
 
-    fn applicable(&mut self, own: Vec<Arc<OverridePolicy>>) -> Applicable {
+    fn applicable(&mut self, own: Vec<Known>) -> Applicable {
         self.versions += 1;
-        let too_many = own.len() > POLICIES_MAX;
+        let breadth: usize = own.iter().map(|known| known.breadth).sum();
+        let too_many = if own.len() > POLICIES_MAX {
+            Some(format!("more override policies; allowed: {POLICIES_MAX}"))
+        } else if breadth > BREADTH_MAX {
+            let what =
+                "selectors, labels, expressions and values in the resourceSelectors of all override policies";
+            Some(format!("{breadth} {what}; allowed: {BREADTH_MAX}"))
+        } else {
+            None
+        };
         let cluster_wide = self.all.range((PolicyScope::Cluster, Key::default())..);
-        let policies = cluster_wide.map(|(_, policy)| policy.clone()).chain(own).collect();
-        Applicable { policies, too_many, version: self.versions }
+        let all: Vec<Known> = cluster_wide.map(|(_, known)| known.clone()).chain(own).collect();
+        Applicable {
+            breadth: all.iter().map(|known| known.breadth).sum(),
+            policies: all.into_iter().map(|known| known.policy).collect(),
+            too_many,
+            version: self.versions,
+        }
     }
 }
 
@@ -161,7 +189,25 @@ mod tests {
         let many = (0..POLICIES_MAX + 100).map(|n| policy(PolicyScope::Namespaced, "a", &format!("p{n}")));
         overrides.observe(PolicyScope::Namespaced, many, Vec::new());
         let applicable = overrides.in_namespace("a");
-        assert!(applicable.too_many);
-        assert_eq!(applicable.policies.len(), POLICIES_MAX + 1);
+        assert_eq!(applicable.too_many.as_deref(), Some("more override policies; allowed: 4096"));
+        assert_eq!((applicable.policies.len(), applicable.breadth), (POLICIES_MAX + 1, POLICIES_MAX + 1));
+    }
+
+    #[test]
+    fn a_namespace_whose_policies_compare_too_much_says_so() {
+        let mut overrides = Overrides::default();
+        let mut broad = policy(PolicyScope::Namespaced, "a", "broad");
+        broad.spec.resource_selectors = vec![Default::default(); BREADTH_MAX];
+        let mut observe = |changed: Vec<OverridePolicy>, gone: &[&str]| {
+            let gone = gone.iter().map(|name| ("a".to_string(), (*name).to_string())).collect();
+            overrides.observe(PolicyScope::Namespaced, changed.into_iter(), gone);
+            let applicable = overrides.in_namespace("a");
+            (applicable.too_many.clone().unwrap_or_default(), applicable.breadth)
+        };
+        assert_eq!(observe(vec![broad], &[]), (String::new(), BREADTH_MAX));
+        let (found, breadth) = observe(vec![policy(PolicyScope::Namespaced, "a", "one")], &[]);
+        assert!(found.starts_with("65537 selectors, ") && found.ends_with("; allowed: 65536"), "{found}");
+        assert_eq!(breadth, BREADTH_MAX + 1);
+        assert_eq!(observe(Vec::new(), &["broad"]), (String::new(), 1));
     }
 }

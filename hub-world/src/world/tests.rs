@@ -137,3 +137,44 @@ fn policies_of_one_tenant_mark_no_objects_of_another() {
     assert!(world.take_dirty().iter().all(|dirty| matches!(dirty, Dirty::Object(kind, (namespace, _))
         if *kind == maps && namespace == "a")));
 }
+
+/// A quota tree is looked at when a resource that it bounds comes to the fleet or leaves it. Other names that a member
+/// gives to its resources, in each report others, cost nobody a look.
+#[test]
+fn names_of_resources_that_the_tree_does_not_have_mark_no_tree() {
+    let cluster = |name: &str, resources: &[&str]| -> fleet_api::Cluster {
+        let allocatable: BTreeMap<&str, &str> = resources.iter().map(|resource| (*resource, "8")).collect();
+        let shape = json!({"count": 1, "allocatable": allocatable, "free": {}});
+        let value = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {}, "status": {"nodeShapes": [shape]}});
+        serde_json::from_value(value).expect("a cluster")
+    };
+    let spec = json!({"name": "root", "children": [
+        {"name": "team", "namespaces": ["default"], "max": {"cpu": "8", "nvidia.com/gpu": "8"}}]});
+    let spec: fleet_quota::NodeSpec = serde_json::from_value(spec).expect("a specification");
+    let tree = Arc::new(QuotaTree::build(&spec).expect("a tree").0);
+    let mut world = World::default();
+    let looks = |world: &mut World, change: Change<fleet_api::Cluster>| {
+        world.observe(Observation::Cluster(change));
+        world.take_dirty().contains(&Dirty::Tree)
+    };
+    let reports = |world: &mut World, name: &str, resources: &[&str]| {
+        looks(world, Change::Apply(cluster(name, resources)))
+    };
+    assert!(!reports(&mut world, "east", &["pods"]), "there is no tree");
+    world.quota_tree = Some(tree);
+    assert!(reports(&mut world, "east", &["cpu"]), "the first that offers it");
+    for n in 0..100 {
+        let other = format!("example.com/r{n}");
+        assert!(!reports(&mut world, "east", &["cpu", &other]), "{other}");
+    }
+    assert!(!reports(&mut world, "west", &["cpu", "memory"]), "it is offered already");
+    assert!(reports(&mut world, "west", &["cpu", "nvidia.com/gpu"]));
+    assert!(!reports(&mut world, "east", &["nvidia.com/gpu"]), "the other one has it, too");
+    assert!(!reports(&mut world, "west", &["cpu"]));
+    assert!(
+        looks(&mut world, Change::Delete(cluster("east", &["nvidia.com/gpu"]))),
+        "no one has it any more"
+    );
+    assert!(looks(&mut world, Change::Delete(cluster("west", &["cpu"]))), "nothing is known any more");
+}

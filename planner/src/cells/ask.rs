@@ -74,8 +74,8 @@ pub fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held, is_admitted: bool) 
 /// The groups of a run that wait for their cells, or have had them: requested as those that it has were.
 fn further(asked: &CellJob, has: &[CellGroupAsk]) -> Vec<CellGroupAsk> {
     let Some(like) = has.first() else { return Vec::new() };
-    let is_known = |pod: &(String, i64)| has.iter().any(|group| group.pods.contains(pod));
-    let others = asked.groups.iter().filter(|ask| !ask.pods.iter().any(is_known));
+    let known: BTreeSet<&(String, i64)> = has.iter().flat_map(|group| &group.pods).collect();
+    let others = asked.groups.iter().filter(|ask| !ask.pods.iter().any(|pod| known.contains(pod)));
     let as_admitted = |ask: &CellGroupAsk| {
         let affinity_group = ask.request.affinity_group.clone();
         CellGroupAsk {
@@ -84,4 +84,25 @@ fn further(asked: &CellJob, has: &[CellGroupAsk]) -> Vec<CellGroupAsk> {
         }
     };
     others.map(as_admitted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each pod looked for in all groups takes minutes.
+    #[test]
+    fn groups_that_a_run_still_lacks_are_found_without_a_search() {
+        const PODS: i64 = 100_000;
+        let group = |index: i64| CellGroupAsk {
+            request: GroupRequest::new(&format!("default/large/train-{index}"), "vc", 0, 1, 1),
+            pods: vec![("train".to_owned(), index)],
+        };
+        let groups = (0..PODS).map(group).collect();
+        let asked = CellJob { vc: "vc".to_owned(), class: 0, whole: false, groups };
+        let has: Vec<CellGroupAsk> = (0..PODS).filter(|index| index % 50_000 != 7).map(group).collect();
+        let lacks: Vec<i64> = further(&asked, &has).iter().map(|ask| ask.pods[0].1).collect();
+        assert_eq!(lacks, [7, 50_007]);
+        assert!(further(&asked, &[]).is_empty());
+    }
 }

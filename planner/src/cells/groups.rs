@@ -1,6 +1,6 @@
 //! The groups of each job in the allocator, and their form in reservations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{
     cell_places::{CellGroup, CellPlace, LazilyPreempted, Preempted},
@@ -221,8 +221,9 @@ impl CellRoom {
     /// The cells that a job has now. Cells that it only reserves while victims leave are not included.
     pub fn groups_of(&self, id: &JobId, held: Option<&Held>) -> Vec<CellGroup> {
         let groups = self.of_job.get(id).into_iter().flatten();
+        let told = held.map(Told::of);
         let written = |(name, ask): (&String, &CellGroupAsk)| {
-            let group = write(&self.bound_group(name, ask, held)?, ask);
+            let group = write(&self.bound_group(name, ask, told.as_ref())?, ask);
             Some(CellGroup { preempted: self.leaving.get(name).cloned(), ..group })
         };
         groups.filter_map(written).collect()
@@ -230,27 +231,10 @@ impl CellRoom {
 
     /// A group as the allocator has it. Cells that are no longer in the configuration stay with their pods,
     /// as recorded, until the pods have ended.
-    fn bound_group(&self, name: &str, ask: &CellGroupAsk, held: Option<&Held>) -> Option<BoundGroup> {
+    fn bound_group(&self, name: &str, ask: &CellGroupAsk, told: Option<&Told<'_>>) -> Option<BoundGroup> {
         let mut bound = self.cells.as_ref()?.bound_group(name)?;
-        let Some(held) = held else { return Some(bound) };
-        let Some(told) = held.cells.iter().find(|group| group.name == name) else { return Some(bound) };
-        for (number, (component, index)) in ask.pods.iter().enumerate() {
-            let Some(pod) = bound.placement.pods.get_mut(number).filter(|pod| pod.leaf_cells.is_empty())
-            else {
-                continue;
-            };
-            let own = |place: &&CellPlace| place.component == *component && place.index == *index;
-            let Some(place) = told.places.iter().find(own).filter(|place| !place.node.is_empty()) else {
-                continue;
-            };
-            let is_over =
-                has_ended(held, component, *index) || held.ungiven.contains(&(component.clone(), *index));
-            if !is_over {
-                *pod = place_of(place);
-                if let Some(name) = bound.pods.get_mut(number) {
-                    name.get_or_insert_with(|| number.to_string());
-                }
-            }
+        if let Some(told) = told {
+            told.complete(name, ask, &mut bound);
         }
         Some(bound)
     }
@@ -272,8 +256,9 @@ impl CellRoom {
 
     /// The cells that a job has now, each pod named by its component and index.
     pub fn bound_of(&self, id: &JobId, held: Option<&Held>) -> Vec<BoundGroup> {
+        let told = held.map(Told::of);
         let named = |(name, ask): (&String, &CellGroupAsk)| {
-            let mut bound = self.bound_group(name, ask, held)?;
+            let mut bound = self.bound_group(name, ask, told.as_ref())?;
             for (pod, (component, index)) in bound.pods.iter_mut().zip(&ask.pods) {
                 if pod.is_some() {
                     *pod = Some(format!("{component}-{index}"));
@@ -287,6 +272,50 @@ impl CellRoom {
     /// Jobs, by their groups, that still use cells which the job has reserved.
     pub(crate) fn jobs_of(&self, groups: impl Iterator<Item = String>) -> BTreeSet<JobId> {
         groups.filter_map(|name| self.job_of.get(&name).cloned()).collect()
+    }
+}
+
+/// What a job holds by its reservation, whose groups are found by their names: a job may have as many groups as pods.
+struct Told<'h> {
+    held: &'h Held,
+    groups: BTreeMap<&'h str, &'h CellGroup>,
+}
+
+impl<'h> Told<'h> {
+    fn of(held: &'h Held) -> Self {
+        let mut groups = BTreeMap::new();
+        for group in &held.cells {
+            groups.entry(group.name.as_str()).or_insert(group);
+        }
+        Self { held, groups }
+    }
+
+    /// Gives each pod without cells those that it has by the reservation, unless it is over.
+    fn complete(&self, name: &str, ask: &CellGroupAsk, bound: &mut BoundGroup) {
+        let Some(group) = self.groups.get(name) else { return };
+        if bound.placement.pods.iter().all(|pod| !pod.leaf_cells.is_empty()) {
+            return;
+        }
+        let mut places: BTreeMap<(&str, i64), &CellPlace> = BTreeMap::new();
+        for place in &group.places {
+            places.entry((place.component.as_str(), place.index)).or_insert(place);
+        }
+        for (number, (component, index)) in ask.pods.iter().enumerate() {
+            let Some(pod) = bound.placement.pods.get_mut(number).filter(|pod| pod.leaf_cells.is_empty())
+            else {
+                continue;
+            };
+            let own = places.get(&(component.as_str(), *index)).filter(|place| !place.node.is_empty());
+            let Some(place) = own else { continue };
+            let is_over = has_ended(self.held, component, *index)
+                || self.held.ungiven.contains(&(component.clone(), *index));
+            if !is_over {
+                *pod = place_of(place);
+                if let Some(name) = bound.pods.get_mut(number) {
+                    name.get_or_insert_with(|| number.to_string());
+                }
+            }
+        }
     }
 }
 
@@ -364,4 +393,56 @@ fn read(group: &CellGroup, held: &Held, job: &Job) -> Option<(CellGroupAsk, Boun
         work_since_ms: job.checkpoint_at_ms.max(job.started_at_ms).unwrap_or(job.enqueued_at_ms),
     };
     Some((CellGroupAsk { request, pods }, bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Counted;
+
+    /// Each pod looked for among all places takes minutes.
+    #[test]
+    fn pods_of_a_large_group_get_their_recorded_places_without_a_search() {
+        const PODS: i64 = 100_000;
+        let name = "default/large";
+        let request = GroupRequest::new(name, "vc", 0, PODS, 1);
+        let place = |index: i64| CellPlace {
+            component: "train".to_owned(),
+            index,
+            node: if index == 7 { String::new() } else { format!("n{index}") },
+            leaf_cells: vec![0],
+            cell_type: "NODE".to_owned(),
+        };
+        let group = |name: &str, places: Vec<CellPlace>| CellGroup {
+            name: name.to_owned(),
+            places,
+            ..CellGroup::default()
+        };
+        let mut held = Held::here("east", Counted::ByPlanner);
+        // Of two of one name the first counts.
+        held.cells = vec![group(name, (0..PODS).rev().map(place).collect()), group(name, Vec::new())];
+        held.ended = BTreeMap::from([("train".to_owned(), BTreeSet::from([1]))]);
+        held.ungiven = BTreeSet::from([("train".to_owned(), 2)]);
+        let ask = CellGroupAsk {
+            request: request.clone(),
+            pods: (0..PODS).map(|index| ("train".to_owned(), index)).collect(),
+        };
+        let mut pods = vec![PodPlacement::default(); 100_000];
+        pods[0] = PodPlacement { node: "other".to_owned(), leaf_cells: vec![5], ..PodPlacement::default() };
+        let mut bound = BoundGroup {
+            request,
+            placement: Placement { pods, ..Placement::default() },
+            pods: vec![None; 100_000],
+            lazily_preempted: None,
+            work_since_ms: 0,
+        };
+        let told = Told::of(&held);
+        told.complete("default/other", &ask, &mut bound);
+        assert_eq!(bound.placement.pods[99_999].node, "");
+        told.complete(name, &ask, &mut bound);
+        let nodes: Vec<&str> = bound.placement.pods[..9].iter().map(|pod| pod.node.as_str()).collect();
+        assert_eq!(nodes, ["other", "", "", "n3", "n4", "n5", "n6", "", "n8"]);
+        assert_eq!(bound.placement.pods[99_999].node, "n99999");
+        assert_eq!((bound.pods[2].as_deref(), bound.pods[3].as_deref()), (None, Some("3")));
+    }
 }

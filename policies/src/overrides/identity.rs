@@ -5,8 +5,6 @@
 //! member. The result is checked, not the paths of the overriders, so that no notation of a path gets around the
 //! check.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use super::path::{Path, Step};
@@ -31,18 +29,16 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
             same(&format!("/metadata/{field}"), known, found, "the value on the hub")?;
         }
     }
-    let (mut marks, mut found) = (BTreeMap::new(), BTreeMap::new());
-    reserved(before, &mut Path::default(), &mut marks);
-    reserved(after, &mut Path::default(), &mut found);
-    let changed = found.iter().find(|(path, value)| marks.get(*path) != Some(value));
-    match changed.or_else(|| marks.iter().find(|(path, _)| !found.contains_key(*path))) {
-        Some((path, (name, value))) => {
+    // One that is other than before or new, or else one that is gone.
+    let found = changed(Some(before), after, &mut Path::default());
+    match found.or_else(|| changed(Some(after), before, &mut Path::default())) {
+        Some((path, name, value)) => {
             let allowed = if names_devices(name) {
                 "no change: annotations with the devices of a pod are its scheduler's own"
             } else {
                 "no change: labels and annotations under fleet.dev/ and those that name a quota are Fleet's own"
             };
-            Err(Problem::new(path, value, allowed))
+            Err(Problem::new(&path, value, allowed))
         }
         None => Ok(()),
     }
@@ -52,29 +48,58 @@ fn same(path: &str, before: &Value, after: &Value, allowed: &'static str) -> Res
     if before == after { Ok(()) } else { Err(Problem::new(path, after, allowed)) }
 }
 
-/// A name and its value.
-type Mark<'v> = (&'v str, &'v Value);
-
-/// Reserved labels and annotations of the object and of every template in it, by their paths.
-fn reserved<'v>(value: &'v Value, path: &mut Path<'v>, found: &mut BTreeMap<String, Mark<'v>>) {
+/// The first reserved label or annotation, of the object or of any template in it, that the other object does not have with
+/// the same value at the same place: where it stands, its name and its value. Both are walked together, and only this place
+/// is written: an object may have a hundred thousand of them below a name of a megabyte.
+fn changed<'v>(
+    other: Option<&Value>,
+    value: &'v Value,
+    path: &mut Path<'v>,
+) -> Option<(String, &'v str, &'v Value)> {
     match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                path.push(Step::Field(name));
-                if is_reserved(name) || names_a_quota(name) {
-                    found.insert(path.pointer(), (name, value));
-                }
-                reserved(value, path, found);
-                path.pop();
-            }
-        }
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                path.push(Step::Item(at));
-                reserved(item, path, found);
-                path.pop();
-            }
-        }
-        _ => {}
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+            let other = other.and_then(|other| other.get(name));
+            path.push(Step::Field(name));
+            let is_changed = (is_reserved(name) || names_a_quota(name)) && other != Some(value);
+            let found = match is_changed {
+                true => Some((path.pointer(), name.as_str(), value)),
+                false => changed(other, value, path),
+            };
+            path.pop();
+            found
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
+            path.push(Step::Item(at));
+            let found = changed(other.and_then(|other| other.get(at)), item, path);
+            path.pop();
+            found
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn marks_below_a_long_name_are_compared_without_writing_their_places() {
+        let object = |last: i64| {
+            let mark = |i: i64| (format!("fleet.dev/m{i}"), json!(if i == 99_999 { last } else { i }));
+            let marks: Map<String, Value> = (0..100_000).map(mark).collect();
+            json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"},
+                "spec": {"n".repeat(1_000_000): [{"labels": marks}]}})
+        };
+        // With the place of each written out, they have 100 GB.
+        assert_eq!(check(&object(1), &object(1)), Ok(()));
+        let refused = |before: &Value, after: &Value| check(before, after).expect_err("a mark").field;
+        let place = format!("/spec/{}/0/labels/fleet.dev~1m99999", "n".repeat(1_000_000));
+        assert!(refused(&object(1), &object(2)) == place);
+        let mut none = object(1);
+        none["spec"] = json!({});
+        assert!(refused(&none, &object(1)).ends_with("/labels/fleet.dev~1m0"), "it is new");
+        assert!(refused(&object(1), &none).ends_with("/labels/fleet.dev~1m0"), "it is gone");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::choice::PolicyScope;
-use crate::selector::ResourceSelector;
+use crate::selector::{ResourceSelector, breadth};
 use crate::spec::ClusterAffinity;
 
 /// The spec of an OverridePolicy or ClusterOverridePolicy.
@@ -131,6 +131,13 @@ pub struct OverridePolicy {
     pub namespace: String,
     pub name: String,
     pub spec: OverrideSpec,
+}
+
+impl OverridePolicy {
+    /// How many comparisons it takes to see whether it selects an object.
+    pub fn breadth(&self) -> usize {
+        breadth(&self.spec.resource_selectors).max(1)
+    }
 }
 
 /// A rule that cannot be applied to an object it selects.

@@ -190,6 +190,8 @@ fn all_that_a_job_depends_on_is_overridden_within_one_bound() {
         policy.spec.override_rules = rules;
         policy
     };
+    let mut broad = with_rules(Vec::new());
+    broad.spec.resource_selectors = vec![Default::default(); 10_000];
     let image = json!({"component": "Repository", "operator": "add", "value": "x"});
     let images = policy("p", PolicyScope::Namespaced, &json!({"imageOverrider": vec![image; 400]}));
     let mut large = job();
@@ -199,6 +201,7 @@ fn all_that_a_job_depends_on_is_overridden_within_one_bound() {
         ("empty rules", job(), vec![with_rules(vec![empty(&["east"]); 64]); 500], 50),
         ("rules for other clusters", job(), vec![with_rules(vec![empty(&["west"]); 64]); 2_000], 20),
         ("many policies", job(), vec![with_rules(Vec::new()); 4_096], 300),
+        ("broad selectors", job(), vec![broad; 10], 50),
         ("a long image", large, vec![images], 2_000),
     ] {
         let cluster = ClusterFacts { name: "east".to_owned(), ..ClusterFacts::default() };

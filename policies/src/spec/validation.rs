@@ -12,6 +12,7 @@ use super::{
 use crate::choice::{PolicyScope, is_skipped_kind};
 use crate::json_path::JsonPath;
 use crate::names::may_carry_state;
+use crate::selector::breadth;
 
 /// One broken rule: the field, what was found there, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +33,10 @@ const MAX_BACKOFF_LIMIT: i64 = 50;
 
 /// Most selectors of one policy: each is compared with each object, and is an entry of what is watched.
 const MAX_SELECTORS: usize = 256;
+
+/// Most comparisons of an object with the selectors of one policy: labels, expressions and values in all of them, and the
+/// selectors themselves. People write a few.
+const MAX_COMPARED: usize = 2048;
 
 /// Longest `placement` and `failover` of a policy, in bytes as JSON: each object that it selects has a copy of both.
 const MAX_COPIED_BYTES: usize = 32 << 10;
@@ -190,6 +195,12 @@ fn check_selectors(spec: &PropagationSpec, scope: PolicyScope, namespace: &str, 
     if spec.resource_selectors.len() > MAX_SELECTORS {
         let count = format!("{} entries", spec.resource_selectors.len());
         found.add("spec.resourceSelectors", count, format!("at most {MAX_SELECTORS}"));
+        return;
+    }
+    let compared = breadth(&spec.resource_selectors);
+    if compared > MAX_COMPARED {
+        let count = format!("{compared} selectors, labels, expressions and values");
+        found.add("spec.resourceSelectors", count, format!("at most {MAX_COMPARED} together"));
         return;
     }
     for (i, selector) in spec.resource_selectors.iter().enumerate() {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::WorkloadKind;
-use super::conditions::{Condition, QUEUING, conditions_of, find, has_condition, is_true};
+use super::conditions::{
+    Condition, FAILED_CREATE, QUEUING, REPLICA_FAILURE, conditions_of, find, has_condition, is_true,
+};
 use super::health::{counted, number, volcano_phase};
 
 /// The status of the hub's object, from its present status and each cluster's. Without items the present status is
@@ -37,10 +39,14 @@ fn kubeflow(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Va
     let succeeded = items.iter().all(|(_, status)| has_condition(status, "Succeeded"));
     let failed: Vec<&str> = names_where(items, "Failed");
     let ended = succeeded || !failed.is_empty();
-    let mut conditions = Vec::new();
+    // First, as in the member: the last condition is the job's state.
+    let mut conditions = Vec::from_iter(refused(items, FAILED_CREATE).filter(|_| !ended));
     let keep = |type_: &str| items.iter().find_map(|(_, status)| find(status, type_).cloned());
     if items.iter().any(|(_, status)| has_condition(status, "Created")) {
         conditions.extend(keep("Created"));
+    } else if let Some(created) = find(current, "Created") {
+        // The hub's own, with its time.
+        conditions.insert(0, created.clone());
     }
     let running = items
         .iter()
@@ -70,6 +76,17 @@ fn kubeflow(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Va
     }
     set_some(&mut status, "replicaStatuses", replica_statuses(items));
     Value::Object(status)
+}
+
+/// The condition that says why pods cannot be created, of the first cluster that has it; among several with its name.
+fn refused(items: &[(&str, &Value)], type_: &str) -> Option<Value> {
+    let (name, status) = items.iter().find(|(_, status)| has_condition(status, type_))?;
+    let mut condition = find(status, type_)?.clone();
+    if items.len() > 1 {
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["message"] = json!(format!("cluster {name}: {message}"));
+    }
+    Some(condition)
 }
 
 /// A condition of one cluster is passed through; those of several are merged, with a message that names them.
@@ -311,8 +328,9 @@ fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
             status.insert(field.to_owned(), json!(sum));
         }
     }
-    let conditions: Vec<Value> =
+    let mut conditions: Vec<Value> =
         ["Available", "Progressing"].iter().filter_map(|type_| worst(items, type_)).collect();
+    conditions.extend(refused(items, REPLICA_FAILURE));
     if !conditions.is_empty() {
         status.insert("conditions".to_owned(), Value::Array(conditions));
     }
@@ -415,6 +433,27 @@ mod tests {
             &[done],
             &["Queuing=False", "Created=True", "Running=False", "Succeeded=True"],
         );
+    }
+
+    #[test]
+    fn why_pods_cannot_be_created_is_told_until_they_are() {
+        let said = |type_: &str| json!({"conditions": [{"type": type_, "status": "True", "message": "Error creating: no such class"}]});
+        let (none, refused) = (Value::Null, said(FAILED_CREATE));
+        let told = [refused.clone()];
+        let status = check(&none, &told, &["FailedCreate=True"]);
+        assert_eq!(conditions_of(&status)[0]["message"], "Error creating: no such class");
+        let created = torch(&[("Created", "True")], 1);
+        let status = check(&created, &told, &["Created=True", "FailedCreate=True"]);
+        assert_eq!(check(&status, &told, &["Created=True", "FailedCreate=True"]), status);
+        let running = torch(&[("Created", "True"), ("Running", "True")], 2);
+        let failed = torch(&[("Created", "True"), ("Failed", "True")], 2);
+        let both = [running.clone(), refused.clone()];
+        let status = check(&none, &both, &["FailedCreate=True", "Created=True", "Running=True"]);
+        assert_eq!(conditions_of(&status)[0]["message"], "cluster b: Error creating: no such class");
+        check(&status, &[running], &["Created=True", "Running=True"]);
+        check(&status, &[failed, refused], &["Created=True", "Failed=True"]);
+        let deployment = aggregate(WorkloadKind::Deployment, &none, &[("a", &said(REPLICA_FAILURE))]);
+        assert_eq!(types(&deployment), ["ReplicaFailure=True"]);
     }
 
     /// What a hostile member reports of its own jobs.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::WorkloadKind;
+use super::conditions::{FAILED_CREATE, REPLICA_FAILURE};
 
 /// Phases of a Volcano Job that say that a run stands in a cluster.
 const VOLCANO_OF_RUN: [&str; 6] =
@@ -22,7 +23,10 @@ pub fn between_runs(kind: WorkloadKind, status: &mut Value, reason: &str, time: 
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
             kubeflow(status, reason, time);
         }
-        WorkloadKind::BatchJob => remove(status, &BATCH_COUNTS),
+        WorkloadKind::BatchJob => {
+            drop_condition(status, FAILED_CREATE);
+            remove(status, &BATCH_COUNTS);
+        }
         WorkloadKind::VolcanoJob => volcano(status, reason, time),
         WorkloadKind::Deployment => deployment(status, time),
         WorkloadKind::Other => {}
@@ -37,9 +41,14 @@ fn remove(status: &mut Value, fields: &[&str]) {
     }
 }
 
+fn drop_condition(status: &mut Value, type_: &str) {
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+    conditions.retain(|condition| condition["type"] != type_);
+}
+
 fn kubeflow(status: &mut Value, reason: &str, time: &str) {
     let Some(conditions) = status["conditions"].as_array_mut() else { return };
-    conditions.retain(|c| c["type"] != "Failed" && c["type"] != "Running");
+    conditions.retain(|c| c["type"] != "Failed" && c["type"] != "Running" && c["type"] != FAILED_CREATE);
     if !conditions.iter().any(|c| c["type"] == "Restarting") {
         conditions.push(json!({
             "type": "Restarting",
@@ -54,7 +63,9 @@ fn kubeflow(status: &mut Value, reason: &str, time: &str) {
 }
 
 fn volcano(status: &mut Value, reason: &str, time: &str) {
-    if !status["state"]["phase"].as_str().is_some_and(|phase| VOLCANO_OF_RUN.contains(&phase)) {
+    let state = &status["state"];
+    let is_of_run = state["phase"].as_str().is_some_and(|phase| VOLCANO_OF_RUN.contains(&phase));
+    if !is_of_run && state["reason"] != FAILED_CREATE {
         return;
     }
     status["state"] =
@@ -63,6 +74,7 @@ fn volcano(status: &mut Value, reason: &str, time: &str) {
 }
 
 fn deployment(status: &mut Value, time: &str) {
+    drop_condition(status, REPLICA_FAILURE);
     if status["replicas"].as_i64().unwrap_or(0) == 0 {
         return;
     }
@@ -90,6 +102,22 @@ mod tests {
         between_runs(kind, &mut status, "ClusterDraining", "later");
         assert_eq!(status, once, "{kind:?}: called again, it changes nothing");
         once
+    }
+
+    #[test]
+    fn what_refused_the_pods_of_an_evicted_run_is_told_no_more() {
+        let said = |type_: &str| json!({"replicas": 1, "conditions": [{"type": type_, "status": "True", "message": "no such class"}]});
+        for (kind, type_) in [
+            (WorkloadKind::PyTorchJob, FAILED_CREATE),
+            (WorkloadKind::BatchJob, FAILED_CREATE),
+            (WorkloadKind::Deployment, REPLICA_FAILURE),
+        ] {
+            let status = after(kind, said(type_));
+            assert!(!status.to_string().contains("no such class"), "{kind:?}: {status}");
+        }
+        let state = json!({"phase": "Pending", "reason": FAILED_CREATE, "message": "no such class"});
+        let status = after(WorkloadKind::VolcanoJob, json!({"state": state}));
+        assert_eq!(status["state"]["reason"], "ClusterDraining");
     }
 
     #[test]

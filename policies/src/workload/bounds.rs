@@ -103,34 +103,43 @@ fn pod(spec: &Value, path: &str, compared: &mut usize) -> Result<(), WorkloadErr
     within(labels, ENTRIES, || at("nodeSelector"))?;
     for (field, selectors) in TERMS {
         let Some(found) = spec.pointer(field) else { continue };
-        terms(found, &at(&field[1..].replace('/', ".")), selectors, compared)?;
+        terms(found, &|| at(&field[1..].replace('/', ".")), selectors, compared)?;
     }
     Ok(())
 }
 
-fn terms(found: &Value, path: &str, selectors: &[&str], compared: &mut usize) -> Result<(), WorkloadError> {
+/// A path, written for an error alone: where templates are, names may be long.
+type Path<'p> = &'p dyn Fn() -> String;
+
+fn terms(
+    found: &Value,
+    path: Path<'_>,
+    selectors: &[&str],
+    compared: &mut usize,
+) -> Result<(), WorkloadError> {
     let found = list(found);
-    within(found.len(), ENTRIES, || path.to_owned())?;
+    within(found.len(), ENTRIES, path)?;
     for (i, term) in found.iter().enumerate() {
         for selector in selectors {
             let Some(selected) = term.pointer(selector) else { continue };
-            expressions(selected, &format!("{path}[{i}]{}", selector.replace('/', ".")), compared)?;
+            let at = || format!("{}[{i}]{}", path(), selector.replace('/', "."));
+            expressions(selected, &at, compared)?;
         }
     }
     Ok(())
 }
 
-fn expressions(term: &Value, path: &str, compared: &mut usize) -> Result<(), WorkloadError> {
+fn expressions(term: &Value, path: Path<'_>, compared: &mut usize) -> Result<(), WorkloadError> {
     for name in ["matchExpressions", "matchFields"] {
         let found = list(&term[name]);
-        within(found.len(), ENTRIES, || format!("{path}.{name}"))?;
+        within(found.len(), ENTRIES, || format!("{}.{name}", path()))?;
         for (i, expression) in found.iter().enumerate() {
             let values = list(&expression["values"]).len();
-            within(values, VALUES, || format!("{path}.{name}[{i}].values"))?;
+            within(values, VALUES, || format!("{}.{name}[{i}].values", path()))?;
             *compared += 1 + values;
         }
     }
-    within(*compared, COMPARED, || path.to_owned())
+    within(*compared, COMPARED, path)
 }
 
 fn within(found: usize, bound: Bound, path: impl FnOnce() -> String) -> Result<(), WorkloadError> {

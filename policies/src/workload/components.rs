@@ -1,6 +1,6 @@
 //! The requests of a workload: its components, each a number of equal pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
 use fleet_resources::{PodSum, Resources, quantity};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     WorkloadKind, elastic,
     error::{WorkloadError, count},
-    limits::bounded,
+    limits::{TASKS_ALLOWED, TASKS_MAX, bounded, names_bounded},
     replica_specs_field,
 };
 use crate::pod_security;
@@ -62,7 +62,10 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
             (kubeflow(kind, spec, kind.roles())?, format!("spec.{}", replica_specs_field(kind)))
         }
-        WorkloadKind::VolcanoJob => (volcano(spec)?, "spec.tasks".to_owned()),
+        WorkloadKind::VolcanoJob => {
+            names_bounded(object)?;
+            (volcano(spec)?, "spec.tasks".to_owned())
+        }
         WorkloadKind::BatchJob => (batch(spec)?, "spec.parallelism".to_owned()),
         WorkloadKind::Deployment => (deployment(spec)?, "spec.replicas".to_owned()),
         WorkloadKind::Other => (Vec::new(), String::new()),
@@ -110,14 +113,20 @@ pub fn total(components: &[Component]) -> Resources {
 /// of every resource the largest request. Constraints are those of the first form that has the component.
 pub fn most(forms: Vec<Vec<Component>>) -> Vec<Component> {
     let mut found: Vec<Component> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for component in forms.into_iter().flatten() {
-        match found.iter_mut().find(|known| known.name == component.name) {
-            Some(known) => {
-                known.replicas = known.replicas.max(component.replicas);
-                known.requests.raise_to(&component.requests);
-                known.min_available = known.min_available.max(component.min_available);
+        match places.entry(component.name.clone()) {
+            Entry::Occupied(place) => {
+                if let Some(known) = found.get_mut(*place.get()) {
+                    known.replicas = known.replicas.max(component.replicas);
+                    known.requests.raise_to(&component.requests);
+                    known.min_available = known.min_available.max(component.min_available);
+                }
             }
-            None => found.push(component),
+            Entry::Vacant(place) => {
+                place.insert(found.len());
+                found.push(component);
+            }
         }
     }
     found
@@ -150,25 +159,33 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Comp
 }
 
 fn volcano(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
-    let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let tasks = list(spec, "tasks");
+    if tasks.len() > TASKS_MAX {
+        return Err(WorkloadError::Field {
+            path: "spec.tasks".to_owned(),
+            found: format!("{} tasks", tasks.len()),
+            allowed: TASKS_ALLOWED,
+        });
+    }
     let mut found = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for (i, task) in tasks.iter().enumerate() {
         let path = format!("spec.tasks[{i}]");
         let name = task["name"].as_str().filter(|name| !name.is_empty());
+        let name = name.map_or_else(|| format!("default{i}"), str::to_owned);
         let replicas = count(&task["replicas"], 1, || format!("{path}.replicas"))?;
         let min = count(&task["minAvailable"], replicas, || format!("{path}.minAvailable"))?;
         found.push(Component {
-            name: name.map_or_else(|| format!("default{i}"), str::to_owned),
+            name: name.clone(),
             replicas,
             min_available: Some(min.min(replicas)),
             requests: requests_at(&task["template"], &path)?,
             pod_spec: requirements(&task["template"]["spec"]),
         });
-        let name = &found[i].name;
-        if found[..i].iter().any(|other: &Component| other.name == *name) {
+        if let Some(name) = names.replace(name) {
             return Err(WorkloadError::Field {
                 path: format!("{path}.name"),
-                found: format!("{:?} twice", crate::spec::shortened(name)),
+                found: format!("{:?} twice", crate::spec::shortened(&name)),
                 allowed: "names that differ; a task without one is named default and its position",
             });
         }
@@ -243,18 +260,19 @@ pub fn requests_of_any_pods(object: &Value) -> Result<Resources, WorkloadError> 
 
 fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError> {
     let spec = &template["spec"];
-    let path = if path.is_empty() { "template".to_owned() } else { format!("{path}.template") };
+    // Written for an error alone: where templates are, names may be long.
+    let path = || if path.is_empty() { "template".to_owned() } else { format!("{path}.template") };
     if spec["nodeName"].as_str().is_some_and(|name| !name.is_empty()) {
         return Err(WorkloadError::Field {
-            path: format!("{path}.spec.nodeName"),
+            path: format!("{}.spec.nodeName", path()),
             found: crate::spec::shortened(&spec["nodeName"].to_string()),
             allowed: "none, because such a pod bypasses every scheduler and uses places reserved for others; use a nodeSelector",
         });
     }
-    let at = |list: &str, i: usize| format!("{path}.spec.{list}[{i}].resources");
+    let at = |list: &str, i: usize| format!("{}.spec.{list}[{i}].resources", path());
     if !list(spec, "resourceClaims").is_empty() {
         return Err(WorkloadError::Field {
-            path: format!("{path}.spec.resourceClaims"),
+            path: format!("{}.spec.resourceClaims", path()),
             found: format!("{} claims", list(spec, "resourceClaims").len()),
             allowed: "none, because no quota counts claims; use requests of resources",
         });
@@ -273,13 +291,14 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
     let mut pod = sum.of_containers();
     // The pod-level request may exceed the sum of its containers (Kubernetes 1.34), and is never less; without one,
     // the pod-level limits count. A member that does not know the field uses the containers' sum.
-    let mut of_pod = amounts(&spec["resources"]["limits"], || format!("{path}.spec.resources.limits"))?;
-    let requests = amounts(&spec["resources"]["requests"], || format!("{path}.spec.resources.requests"))?;
+    let of = |field: &str| format!("{}.spec.{field}", path());
+    let mut of_pod = amounts(&spec["resources"]["limits"], || of("resources.limits"))?;
+    let requests = amounts(&spec["resources"]["requests"], || of("resources.requests"))?;
     for (name, amount) in requests.iter() {
         of_pod.set(name.clone(), amount);
     }
     pod.raise_to(&of_pod);
-    pod.add(&amounts(&spec["overhead"], || format!("{path}.spec.overhead"))?);
+    pod.add(&amounts(&spec["overhead"], || of("overhead"))?);
     Ok(pod)
 }
 
@@ -343,225 +362,4 @@ fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn role(replicas: Value, resources: Value) -> Value {
-        json!({"replicas": replicas, "template": {"spec": {"containers": [{"name": "c", "resources": resources}]}}})
-    }
-
-    fn requests(cpu: &str, memory: &str) -> Value {
-        json!({"requests": {"cpu": cpu, "memory": memory}})
-    }
-
-    /// Components as `name replicas: requests`.
-    fn check(kind: WorkloadKind, spec: Value, expected: &[&str]) {
-        let found = components(kind, &json!({"spec": spec})).unwrap();
-        let lines: Vec<String> =
-            found.iter().map(|c| format!("{} {}: {}", c.name, c.replicas, c.requests)).collect();
-        assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn the_facts_table() {
-        let torch = |roles: Value| json!({"pytorchReplicaSpecs": roles});
-        check(
-            WorkloadKind::PyTorchJob,
-            torch(
-                json!({"Worker": role(json!(4), requests("1", "512Mi")), "Master": role(json!(2), requests("500m", "256Mi"))}),
-            ),
-            &["master 2: cpu 500m, memory 256Mi", "worker 4: cpu 1, memory 512Mi"],
-        );
-        check(WorkloadKind::PyTorchJob, torch(json!({"Worker": role(json!(3), json!({}))})), &["worker 3: "]);
-        check(
-            WorkloadKind::PyTorchJob,
-            torch(json!({"Master": role(json!("1"), json!({})), "Worker": role(json!("2"), json!({}))})),
-            &["master 1: ", "worker 2: "],
-        );
-        check(
-            WorkloadKind::PyTorchJob,
-            torch(json!({"Master": role(Value::Null, json!({"limits": {"cpu": 2}})), "Worker": {}})),
-            &["master 1: cpu 2", "worker 1: "],
-        );
-    }
-
-    #[test]
-    fn pods_of_a_batch_job_follow_one_another() {
-        let of =
-            |kind, spec: Value| completions(kind, &json!({"spec": spec})).into_values().collect::<Vec<_>>();
-        assert_eq!(of(WorkloadKind::BatchJob, json!({"parallelism": 2, "completions": 5})), [5]);
-        assert_eq!(of(WorkloadKind::BatchJob, json!({"parallelism": 2})), [2]);
-        assert_eq!(of(WorkloadKind::BatchJob, json!({})), [1]);
-        assert_eq!(of(WorkloadKind::VolcanoJob, json!({"completions": 5})), [0; 0]);
-    }
-
-    #[test]
-    fn other_kinds() {
-        check(
-            WorkloadKind::MPIJob,
-            json!({"mpiReplicaSpecs": {"Launcher": role(Value::Null, json!({})), "Worker": role(Value::Null, json!({}))}}),
-            &["Launcher 1: ", "Worker 0: "],
-        );
-        check(
-            WorkloadKind::VolcanoJob,
-            json!({"tasks": [
-                {"replicas": 3, "minAvailable": 1, "name": "ps", "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}},
-                {"template": {}}]}),
-            &["ps 3: cpu 1", "default1 1: "],
-        );
-        check(
-            WorkloadKind::BatchJob,
-            json!({"parallelism": 4, "completions": 3, "template": {}}),
-            &["job 3: "],
-        );
-        check(WorkloadKind::Deployment, json!({"replicas": 2, "template": {}}), &["replica 2: "]);
-        check(WorkloadKind::Other, json!({"data": {}}), &[]);
-    }
-
-    #[test]
-    fn a_pod_counts_as_kubernetes_counts() {
-        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
-        let mut sidecar = container("1");
-        sidecar["restartPolicy"] = json!("Always");
-        let pod = |init: Value| {
-            let spec = json!({"containers": [container("1"), container("2")], "initContainers": init, "overhead": {"cpu": "250m"}});
-            json!({"template": {"spec": spec}})
-        };
-        check(WorkloadKind::BatchJob, pod(json!([])), &["job 1: cpu 3250m"]);
-        check(WorkloadKind::BatchJob, pod(json!([container("5")])), &["job 1: cpu 5250m"]);
-        check(WorkloadKind::BatchJob, pod(json!([sidecar, container("5")])), &["job 1: cpu 6250m"]);
-        check(WorkloadKind::BatchJob, pod(json!([container("3"), sidecar])), &["job 1: cpu 4250m"]);
-    }
-
-    #[test]
-    fn what_could_not_be_counted_is_refused() {
-        let check = |kind: WorkloadKind, spec: Value, expected: &str| {
-            let error = components(kind, &json!({"spec": spec})).unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{error}");
-        };
-        // Where one is named as another without a name is, both would be one component.
-        check(
-            WorkloadKind::VolcanoJob,
-            json!({"tasks": [{"name": "default1"}, {}]}),
-            "spec.tasks[1].name: found",
-        );
-        let claims = json!({"template": {"spec": {"resourceClaims": [{"name": "gpu"}]}}});
-        check(WorkloadKind::BatchJob, claims, "spec.template.spec.resourceClaims: found 1 claims");
-        let elastic = json!({"elasticPolicy": {"maxReplicas": 9, "metrics": []}, "pytorchReplicaSpecs": {}});
-        check(WorkloadKind::PyTorchJob, elastic, "spec.elasticPolicy.metrics: found");
-    }
-
-    #[test]
-    fn requests_of_the_whole_pod_raise_the_sum_and_never_lower_it() {
-        let pod = |resources: Value| {
-            json!({"template": {"spec": {"resources": resources, "containers": [
-                {"resources": {"requests": {"cpu": "2", "nvidia.com/gpu": "8"}}}]}}})
-        };
-        let none = json!({"requests": {"cpu": "0", "nvidia.com/gpu": "0"}});
-        super::tests::check(WorkloadKind::BatchJob, pod(none), &["job 1: cpu 2, nvidia.com/gpu 8"]);
-        let more = json!({"requests": {"cpu": "3"}});
-        super::tests::check(WorkloadKind::BatchJob, pod(more), &["job 1: cpu 3, nvidia.com/gpu 8"]);
-        let limits = json!({"limits": {"cpu": "4"}});
-        super::tests::check(WorkloadKind::BatchJob, pod(limits), &["job 1: cpu 4, nvidia.com/gpu 8"]);
-    }
-
-    #[test]
-    fn a_pod_that_passes_every_scheduler() {
-        let spec = json!({"template": {"spec": {"nodeName": "node-0", "containers": []}}});
-        let error = components(WorkloadKind::BatchJob, &json!({"spec": spec})).unwrap_err().to_string();
-        assert!(error.starts_with("spec.template.spec.nodeName: found \"node-0\"; allowed: none"), "{error}");
-    }
-
-    #[test]
-    fn a_name_that_pods_cannot_carry() {
-        let job = |length: usize| json!({"metadata": {"name": "n".repeat(length)}, "spec": {}});
-        let error = components(WorkloadKind::BatchJob, &job(64)).unwrap_err();
-        let expected =
-            "metadata.name: found 64 characters; allowed: at most 63, since its pods carry it in a label";
-        assert_eq!(error.to_string(), expected);
-        assert!(components(WorkloadKind::BatchJob, &job(63)).is_ok());
-        assert!(components(WorkloadKind::Deployment, &job(240)).is_ok());
-    }
-
-    #[test]
-    fn a_number_of_pods_that_nothing_could_hold_is_refused() {
-        let refused = |kind: WorkloadKind, spec: Value, expected: &str| {
-            let error = components(kind, &json!({"spec": spec})).unwrap_err().to_string();
-            assert_eq!(error, expected);
-        };
-        let range = "allowed: a whole number of 0 or more, at most 2147483647";
-        for replicas in
-            [json!(i64::MAX), json!("9223372036854775807"), json!(2_147_483_648_i64), json!(1e300)]
-        {
-            let error = format!("spec.pytorchReplicaSpecs.Worker.replicas: found {replicas}; {range}");
-            let roles = json!({"Worker": role(replicas, json!({}))});
-            refused(WorkloadKind::PyTorchJob, json!({"pytorchReplicaSpecs": roles}), &error);
-        }
-        let roles = json!({"Launcher": role(json!(1), json!({})), "Worker": role(json!(100_000), json!({}))});
-        let error = "spec.mpiReplicaSpecs: found 100001 pods; allowed: at most 5000 pods in all, since they get a list of the addresses of all";
-        refused(WorkloadKind::MPIJob, json!({"mpiReplicaSpecs": roles}), error);
-        let tasks = json!({"tasks": [{"replicas": i32::MAX}, {"name": "b", "replicas": i32::MAX}]});
-        let error = "spec.tasks: found 4294967294 pods; allowed: at most 100000 pods in all";
-        refused(WorkloadKind::VolcanoJob, tasks, error);
-        let error = "spec.replicas: found 2147483647 pods; allowed: at most 100000 pods in all";
-        refused(WorkloadKind::Deployment, json!({"replicas": i32::MAX}), error);
-        let error = "spec.completions: found 100001 pods; allowed: at most 100000 pods in all";
-        refused(WorkloadKind::BatchJob, json!({"completions": 100_001}), error);
-        let error = "spec.parallelism: found 100001 pods; allowed: at most 100000 pods in all";
-        refused(WorkloadKind::BatchJob, json!({"parallelism": 100_001}), error);
-        check(WorkloadKind::BatchJob, json!({"completions": 100_000, "parallelism": 2}), &["job 2: "]);
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_named() {
-        let check = |spec: Value, expected: &str| {
-            let error = components(WorkloadKind::PyTorchJob, &json!({"spec": {"pytorchReplicaSpecs": spec}}))
-                .unwrap_err();
-            assert!(error.to_string().starts_with(expected), "{error}");
-        };
-        check(
-            json!({"Master": role(json!(-1), json!({}))}),
-            "spec.pytorchReplicaSpecs.Master.replicas: found -1;",
-        );
-        check(
-            json!({"Worker": role(json!(1), requests("two", "1Gi"))}),
-            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests: resource \"cpu\": \"two\" is not",
-        );
-        check(
-            json!({"Worker": role(json!(1), requests("-2", "1Gi"))}),
-            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu: found -2;",
-        );
-    }
-
-    #[test]
-    fn several_forms_are_covered_by_the_most_of_each() {
-        let form = |replicas: i64, cpu: &str, role_name: &str| {
-            let spec = json!({role_name: role(json!(replicas), requests(cpu, "1Gi"))});
-            components(WorkloadKind::PyTorchJob, &json!({"spec": {"pytorchReplicaSpecs": spec}})).unwrap()
-        };
-        let found = most(vec![form(2, "4", "Worker"), form(5, "1", "Worker"), form(1, "1", "Master")]);
-        let lines: Vec<String> =
-            found.iter().map(|c| format!("{} {}: {}", c.name, c.replicas, c.requests)).collect();
-        assert_eq!(lines, ["worker 5: cpu 4, memory 1Gi", "master 1: cpu 1, memory 1Gi"]);
-    }
-
-    #[test]
-    fn totals_and_requirements() {
-        let object = json!({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {
-            "nodeSelector": {"gpu": "a100"}, "schedulerName": "volcano", "priorityClassName": "high",
-            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
-            "containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]}}}}}});
-        let found = components(WorkloadKind::PyTorchJob, &object).unwrap();
-        assert_eq!(total(&found).get("nvidia.com/gpu"), 16);
-        let pod = &found[0].pod_spec;
-        assert_eq!(pod.node_selector["gpu"], "a100");
-        assert_eq!(pod.node_affinity[0].match_expressions[0].key, "zone");
-        assert_eq!(pod.tolerations.len(), 1);
-        assert_eq!(pod.scheduler_name.as_deref(), Some("volcano"));
-        assert_eq!(pod.priority_class_name.as_deref(), Some("high"));
-    }
-}
+mod tests;

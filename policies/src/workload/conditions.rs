@@ -23,6 +23,11 @@ pub struct Condition {
 /// The type of the condition that says whether a job waits in its queue.
 pub const QUEUING: &str = "Queuing";
 
+/// The type of the condition of a job, and the reason of a Volcano Job's state, that says that its pods cannot be created.
+pub(super) const FAILED_CREATE: &str = "FailedCreate";
+/// The same of a Deployment.
+pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
+
 impl Condition {
     pub fn to_value(&self) -> Value {
         let mut value = json!({

@@ -12,6 +12,14 @@ pub const PODS_MAX: i64 = 100_000;
 /// nodes in one cluster.
 pub const HOSTS_MAX: i64 = 5_000;
 
+/// Most tasks of a Volcano Job. Its definitions allow 100; an override may write more, and each is a component that is
+/// placed by itself.
+pub(super) const TASKS_MAX: usize = 1_000;
+pub(super) const TASKS_ALLOWED: &str = "at most 1000 tasks";
+/// Most names in one of the annotations by which tasks of a Volcano Job share nodes or avoid each other: the members'
+/// scheduler reads no more.
+const NAMES_MAX: usize = 1_000;
+
 const PODS_ALLOWED: &str = "at most 100000 pods in all";
 const HOSTS_ALLOWED: &str = "at most 5000 pods in all, since they get a list of the addresses of all";
 /// Volcano's plugins that make such a list.
@@ -24,6 +32,24 @@ pub fn lists_hosts(kind: WorkloadKind, spec: &Value) -> bool {
         WorkloadKind::VolcanoJob => LIST_HOSTS.iter().any(|name| spec["plugins"].get(name).is_some()),
         _ => false,
     }
+}
+
+/// # Errors
+/// An annotation of a Volcano Job names more tasks than a job may have.
+pub(super) fn names_bounded(job: &Value) -> Result<(), WorkloadError> {
+    for rule in ["affinity", "anti-affinity", "task-order"] {
+        let annotation = format!("volcano.sh/task-topology-{rule}");
+        let text = job["metadata"]["annotations"][&annotation].as_str().unwrap_or_default();
+        let names = text.split([',', ';']).filter(|name| !name.trim().is_empty()).count();
+        if names > NAMES_MAX {
+            return Err(WorkloadError::Field {
+                path: format!("metadata.annotations[{annotation}]"),
+                found: format!("{names} names"),
+                allowed: "at most 1000 names",
+            });
+        }
+    }
+    Ok(())
 }
 
 /// # Errors
@@ -49,6 +75,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn tasks_that_share_nodes_are_as_many_as_a_job_has() {
+        for rule in ["affinity", "anti-affinity", "task-order"] {
+            let annotation = format!("volcano.sh/task-topology-{rule}");
+            let check = |names: usize| {
+                let text = "ps,worker;".repeat(names / 2);
+                names_bounded(&json!({"metadata": {"annotations": {&annotation: text}}}))
+                    .map_err(|error| error.to_string())
+            };
+            assert_eq!(check(1_000), Ok(()));
+            let why =
+                format!("metadata.annotations[{annotation}]: found 1002 names; allowed: at most 1000 names");
+            assert_eq!(check(1_002), Err(why));
+        }
+        assert_eq!(names_bounded(&json!({"spec": {}})).map_err(|error| error.to_string()), Ok(()));
+    }
 
     #[test]
     fn jobs_whose_pods_know_all_addresses_are_smaller() {

@@ -46,12 +46,14 @@ fn at<'v>(spec: &'v Value, path: &[&str]) -> Option<&'v Value> {
 /// The run time that a job declares, if its controller ends it then. While a job is suspended, no time passes for its
 /// controller: such a job promises nothing.
 pub fn declared_run_time_ms(kind: WorkloadKind, job: &Value) -> Option<i64> {
-    let path = deadline(kind)?;
-    let suspended = path.split_last().map(|(_, parents)| [parents, &["suspend"][..]].concat());
-    if suspended.is_some_and(|path| at(&job["spec"], &path) == Some(&Value::Bool(true))) {
-        return None;
-    }
-    declared_deadline_s(kind, job).map(|seconds| seconds.saturating_mul(1000))
+    let seconds = declared_deadline_s(kind, job).filter(|_| !is_suspended(kind, job));
+    seconds.map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// Whether the job says that its controller keeps no pods of it for now.
+pub fn is_suspended(kind: WorkloadKind, job: &Value) -> bool {
+    let path = controls(kind).iter().find(|path| path.last() == Some(&"suspend"));
+    path.is_some_and(|path| at(&job["spec"], path) == Some(&Value::Bool(true)))
 }
 
 /// After how many seconds of work its controller ends the job.
@@ -227,6 +229,9 @@ mod tests {
         assert_eq!(declared_run_time_ms(WorkloadKind::BatchJob, &paused), None);
         let paused = json!({"spec": {"runPolicy": {"suspend": true, "activeDeadlineSeconds": 60}}});
         assert_eq!(declared_run_time_ms(WorkloadKind::TFJob, &paused), None);
+        assert!(is_suspended(WorkloadKind::TFJob, &paused), "{paused}");
+        assert!(!is_suspended(WorkloadKind::BatchJob, &paused), "its controller does not know the field");
+        assert!(!is_suspended(WorkloadKind::VolcanoJob, &json!({"spec": {"suspend": true}})));
     }
 
     #[test]

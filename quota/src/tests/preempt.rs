@@ -305,6 +305,9 @@ fn nobody_leaves_its_own_leaf_only_to_give_a_right() {
     // If the small job's capacity is needed as well, the leaf stays inside its min.
     check(two, "a 1 -1,b 4,b 1", "a 2", &["b cpu 1 0: Reclaim", "a cpu 1 -1: InQueuePriority"]);
     check(two, "a 1 -1,b 1,b 4", "a 2", &["b cpu 1 0: Reclaim", "a cpu 1 -1: InQueuePriority"]);
+    // Eleven would have to leave before the min covers it: for one core, one of them does.
+    let eleven = format!("{},b 12", ["a 1 -1"; 11].join(","));
+    check("root 23-23; a 1-23; b 0-23", &eleven, "a 1", &["a cpu 1 -1: InQueuePriority"]);
     // By its share it has no right to so much beside it.
     let shares = "root 6-6 @share-preemption=FairShare; a 1-6; b 1-6";
     check(shares, "a 1 -1,a 1,b 4", "a 3", &[]);

@@ -11,7 +11,15 @@ fn moves(toleration_s: i64) -> Failover {
 }
 
 fn gang(failover: Option<&Failover>) -> Job<'_> {
-    Job { failover, is_gang: true, is_batch: true, is_suspended: false, start_timeout_ms: None, failures: 0 }
+    Job {
+        failover,
+        is_gang: true,
+        is_batch: true,
+        is_suspended: false,
+        start_timeout_ms: None,
+        failures: 0,
+        admitted_ms: None,
+    }
 }
 
 fn ready() -> Cluster<'static> {
@@ -29,8 +37,13 @@ fn reason(found: &Judgement) -> Option<Reason> {
     }
 }
 
-const STARTED: Run =
-    Run { since_ms: 0, started_at_ms: Some(1), lost_since_ms: None, unhealthy_since_ms: None };
+const STARTED: Run = Run {
+    since_ms: 0,
+    started_at_ms: Some(1),
+    lost_since_ms: None,
+    unhealthy_since_ms: None,
+    suspended_since_ms: None,
+};
 
 #[test]
 fn a_failure_is_tolerated_from_when_it_was_first_seen_and_then_ends_the_run() {
@@ -91,6 +104,39 @@ fn a_gang_that_does_not_start_gives_its_places_back_when_its_cluster_had_the_tim
 }
 
 #[test]
+fn the_time_of_a_run_goes_on_while_its_job_is_suspended() {
+    let short = Job { admitted_ms: Some(60_000), ..gang(None) };
+    let runs = Run { since_ms: 1000, started_at_ms: Some(10_000), ..Run::default() };
+    let (running, paused) = (
+        Report { is_running: true, ..Report::default() },
+        Report { is_suspended: true, ..Report::default() },
+    );
+    // Its controller ends a run that was never suspended.
+    assert_eq!(judgement(&short, &runs, &running, &ready(), i64::MAX).verdict, Verdict::GoesOn);
+    let noted = standing(runs, &paused, &ready(), 20_000);
+    assert_eq!(noted.suspended_since_ms, Some(20_000));
+    assert_eq!(standing(noted, &running, &ready(), 30_000), noted, "the record stays when it is resumed");
+    for report in [&paused, &running] {
+        let early = judgement(&short, &noted, report, &ready(), 69_999);
+        assert_eq!((early.verdict, early.wake_ms), (Verdict::GoesOn, Some(70_000)));
+        assert_eq!(reason(&judgement(&short, &noted, report, &ready(), 70_000)), Some(Reason::RunTimeOver));
+    }
+    // Its end is reported first. What declared no time was let past nobody.
+    let ended = Report { outcome: Some(Outcome::Succeeded), ..paused.clone() };
+    let verdict = judgement(&short, &noted, &ended, &ready(), 70_000).verdict;
+    assert_eq!(verdict, Verdict::Ended(Outcome::Succeeded));
+    assert_eq!(judgement(&gang(None), &noted, &paused, &ready(), i64::MAX).verdict, Verdict::GoesOn);
+    // A silent cluster is not judged, and one that is back reports first what has ended there.
+    let silent = Cluster { ready_since_ms: None, ..ready() };
+    assert_eq!(judgement(&short, &noted, &paused, &silent, i64::MAX).verdict, Verdict::GoesOn);
+    let back = Cluster { ready_since_ms: Some(Some(100_000)), ..ready() };
+    assert_eq!(judgement(&short, &noted, &paused, &back, 100_000).wake_ms, Some(160_000));
+    // One that was suspended before it started counts from its binding.
+    let waits = Run { started_at_ms: None, ..noted };
+    assert_eq!(reason(&judgement(&short, &waits, &paused, &ready(), 61_000)), Some(Reason::RunTimeOver));
+}
+
+#[test]
 fn a_lost_cluster_is_left_after_its_toleration_and_never_without_the_mark() {
     let failover = moves(30);
     let lost = Cluster { is_lost: true, ready_since_ms: None, ..ready() };
@@ -139,7 +185,7 @@ prop_compose! {
         heard in any::<bool>(), may_leave in any::<bool>(), tainted in prop::option::of(0..2_000_000i64),
     ) -> (Report, Cluster<'static>) {
         let outcome = failing.then_some(Outcome::Failed);
-        let report = Report { outcome, is_running: running, is_unhealthy: unhealthy, refused: None };
+        let report = Report { outcome, is_running: running, is_unhealthy: unhealthy, ..Report::default() };
         let cluster = Cluster {
             is_lost: lost,
             ready_since_ms: (!lost && heard).then_some(None),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fleet_cells::{
-    Ask, Cells, Decision, GroupState, NodeName, PodDecision, PodGroup, Proposal, Refusal,
+    Ask, Cells, Decision, GroupState, NodeName, PodDecision, PodGroup, Proposal, Refusal, Victim,
     config::ClusterConfig,
 };
 use serde_json::{Value, json};
@@ -118,12 +118,7 @@ impl Engine<'_> {
             Action::DeleteGroup(name) => {
                 self.groups_of(name).iter().try_for_each(|group| self.delete_group(group))
             }
-            Action::DeletePod(name) => {
-                if let Some(group) = self.pods.remove(name) {
-                    self.cells.delete_pod(&group, name);
-                }
-                self.say(name, LogEvent::Deleted {})
-            }
+            Action::DeletePod(name) => self.delete_pod(name),
             Action::Reconfigure(config) => {
                 let reserved = self.preempting();
                 let unreported = self.scenario.unreported;
@@ -168,6 +163,29 @@ impl Engine<'_> {
             self.summary.deleted += 1;
         }
         self.say(name, LogEvent::Deleted {})
+    }
+
+    /// A pod by its own name, or one of a group's by the group's name and its number.
+    fn delete_pod(&mut self, name: &str) -> io::Result<()> {
+        if let Some(group) = self.pods.remove(name) {
+            self.cells.delete_pod(&group, name);
+        } else if let Some((group, number)) = name.rsplit_once('/')
+            // A group that waits has no pods that could go.
+            && self.jobs.get(group).is_some_and(|state| state.running)
+            && self.cells.delete_pod(group, number)
+        {
+            self.jobs.remove(group);
+            self.summary.deleted += 1;
+        }
+        self.say(name, LogEvent::Deleted {})
+    }
+
+    /// Pods of a victim as the log names them.
+    fn pods_of(&self, victim: Victim) -> Vec<String> {
+        if !self.jobs.contains_key(&victim.group) {
+            return victim.pods;
+        }
+        victim.pods.iter().map(|number| format!("{}/{number}", victim.group)).collect()
     }
 
     fn preempting(&self) -> Vec<String> {
@@ -381,7 +399,8 @@ impl Engine<'_> {
             }
             PodDecision::Preempt(victims) => {
                 self.pods.insert(pod.name.clone(), group);
-                LogEvent::Preempting { victims: victims.into_iter().flat_map(|victim| victim.pods).collect() }
+                let victims = victims.into_iter().flat_map(|victim| self.pods_of(victim)).collect();
+                LogEvent::Preempting { victims }
             }
             PodDecision::Wait(reason) => LogEvent::Pending {
                 reason: reason.code().to_string(),

@@ -1,8 +1,8 @@
 //! What events name must be somewhere in the file: a typing error would otherwise be an event without effect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_cells::{Cells, NodeName, Unreported, config::ClusterConfig};
+use fleet_cells::{Cells, NodeName, PodGroup, Unreported, config::ClusterConfig};
 
 use super::model::{Action, Event};
 use crate::scenario::{ScenarioError, fields::Read};
@@ -26,13 +26,18 @@ pub(super) fn check(file: &str, config: &ClusterConfig, events: &[Event]) -> Rea
             nodes.extend(cells.nodes().cloned());
         }
     }
-    let (mut groups, mut pods) = (BTreeSet::new(), BTreeSet::new());
+    let (mut groups, mut pods, mut sizes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     for event in events {
         match &event.action {
             Action::Groups(jobs) => {
                 let first = jobs.first().and_then(|job| job.request.name().strip_suffix("/0"));
                 groups.extend(first.map(str::to_string));
-                groups.extend(jobs.iter().map(|job| job.request.name().to_string()));
+                for job in jobs {
+                    let (name, size) = (job.request.name(), pods_of(&job.request.affinity_group.root));
+                    let all = sizes.entry(name.to_string()).or_default();
+                    *all = size.max(*all);
+                    groups.insert(name.to_string());
+                }
             }
             Action::Pod(pod) => {
                 pods.insert(pod.name.clone());
@@ -74,13 +79,28 @@ pub(super) fn check(file: &str, config: &ClusterConfig, events: &[Event]) -> Rea
             Action::DeleteGroup(name) if !groups.contains(name) => {
                 return Err(wrong("delete.group", name, groups.into_iter().collect()));
             }
-            Action::DeletePod(name) if !pods.contains(name) => {
-                return Err(wrong("delete.pod", name, pods.into_iter().collect()));
+            Action::DeletePod(name) if !pods.contains(name) && !is_of_group(name, &sizes) => {
+                let of_groups =
+                    sizes.iter().map(|(group, size)| format!("{group}/0 to {group}/{}", size - 1));
+                return Err(wrong("delete.pod", name, pods.into_iter().chain(of_groups).collect()));
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Pods of a group and of the groups inside it.
+fn pods_of(group: &PodGroup) -> i64 {
+    let own = group.members.iter().map(|member| member.pod_number.max(0)).fold(0, i64::saturating_add);
+    group.child_groups.iter().map(pods_of).fold(own, i64::saturating_add)
+}
+
+/// Whether it names a pod of a group by its number.
+fn is_of_group(name: &str, sizes: &BTreeMap<String, i64>) -> bool {
+    let Some((group, number)) = name.rsplit_once('/') else { return false };
+    let Some(size) = sizes.get(group) else { return false };
+    number.parse::<i64>().is_ok_and(|found| (0..*size).contains(&found) && found.to_string() == number)
 }
 
 fn listed(names: Vec<String>) -> String {

@@ -7,13 +7,14 @@ use std::{
     sync::Arc,
 };
 
+use fleet_hub_core::binding::BindingEntry;
 use fleet_planner::{Answer, Decision, Planner, Settings};
 use fleet_policies::{reason::Reason, spec::PurgeMode};
 use fleet_quota::JobId;
 
 use super::{
     check::Checker,
-    hub::{JobSpec, Objects},
+    hub::{Form, JobSpec, Objects},
     member::Member,
 };
 use crate::{
@@ -151,6 +152,10 @@ pub(super) struct SimJob {
     pub id: JobId,
     pub name: Arc<str>,
     pub spec: Arc<JobSpec>,
+    /// As the controller would make it; `None` for jobs of a trace, which nobody edits.
+    pub binding: Option<Box<BindingEntry>>,
+    /// What its owner has made of it meanwhile.
+    pub next: Option<Form>,
     pub submitted_ms: i64,
     pub queue: Arc<str>,
     pub phase: Phase,
@@ -162,6 +167,13 @@ pub(super) struct SimJob {
     /// Makes room for another, until its member can be told.
     pub ending: Option<MakesRoom>,
     pub told: Option<Reason>,
+}
+
+impl SimJob {
+    /// When it took its place among jobs of equal priority.
+    pub fn place_ms(&self) -> i64 {
+        self.binding.as_ref().map_or(i64::MIN, |binding| binding.place_ms()).max(self.submitted_ms)
+    }
 }
 
 /// The whole simulation.

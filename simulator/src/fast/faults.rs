@@ -206,8 +206,10 @@ impl Sim<'_> {
                 continue;
             } else if !wanted {
                 self.members[member].release(job);
-            } else if stay.run == Run::Stopped {
+            } else if stay.run == Run::Stopped && !self.is_paused(job) {
                 self.start(job, member);
+            } else {
+                self.follow(job, member);
             }
         }
         let mut asked: Vec<usize> = self.alive.values().copied().collect();

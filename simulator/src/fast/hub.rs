@@ -26,7 +26,7 @@ use fleet_policies::{
     spec::Failover,
     workload::{self, WorkloadKind},
 };
-use fleet_quota::{PREEMPTIBLE_LABEL, QUOTA_LABELS, QueuePolicy};
+use fleet_quota::{PREEMPTIBLE_LABEL, QueuePolicy};
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube_core::DynamicObject;
@@ -35,8 +35,8 @@ use serde_json::{Value, json};
 
 use crate::scenario::{Manifest, ObjectName};
 
-/// What a job is to the simulation; equal jobs of a trace share one.
-#[derive(Debug)]
+/// What a job is to the simulation; equal jobs of a trace share one. The default asks for nothing.
+#[derive(Debug, Default)]
 pub(crate) struct JobSpec {
     pub kind: Arc<str>,
     pub shape: Arc<JobShape>,
@@ -50,9 +50,14 @@ pub(crate) struct JobSpec {
     pub gpus: i64,
     pub components: Arc<BTreeMap<String, i64>>,
     pub plan: RunPlans,
-    /// `activeDeadlineSeconds`, in milliseconds.
+    /// `activeDeadlineSeconds`, in milliseconds; `None` while the job is suspended.
     pub declared_ms: Option<i64>,
+    /// Its owner has suspended it.
+    pub paused: bool,
 }
+
+/// What a job is, and the binding that the controller would make of it.
+pub(super) type Form = (Arc<JobSpec>, Box<BindingEntry>);
 
 /// How long a run takes and how it ends.
 #[derive(Debug)]
@@ -65,38 +70,16 @@ pub(crate) enum RunPlans {
     For(i64),
 }
 
-impl JobSpec {
-    /// A job that asks for nothing, for one that is refused.
-    pub fn nothing(kind: Arc<str>) -> Self {
-        let shape = JobShape {
-            id: u64::MAX,
-            gang: Default::default(),
-            total: Default::default(),
-            placement: Default::default(),
-            api_version: String::new(),
-            kind: kind.to_string(),
-        };
-        Self {
-            kind,
-            shape: Arc::new(shape),
-            quota_labels: BTreeMap::new(),
-            queued: false,
-            priority: 0,
-            preemptible: true,
-            suspended: false,
-            failover: None,
-            gpus: 0,
-            components: Arc::default(),
-            plan: RunPlans::For(0),
-            declared_ms: None,
-        }
+impl Default for RunPlans {
+    fn default() -> Self {
+        Self::For(0)
     }
 }
 
 /// What came of an object.
 #[derive(Debug)]
 pub(super) enum Applied {
-    Job(Box<JobSpec>),
+    Job(Box<JobSpec>, Box<BindingEntry>),
     Rejected {
         kind: Arc<str>,
         reason: Reason,
@@ -145,17 +128,13 @@ impl Objects {
     /// Deletes what is no job.
     pub fn delete(&mut self, name: &ObjectName) {
         let meta = json!({"metadata": {"name": name.name, "namespace": name.namespace}});
-        macro_rules! gone {
-            ($map:expr, $key:expr) => {
-                $map.get($key).cloned()
-            };
-        }
         let key = (name.namespace.clone(), name.name.clone());
+        let world = &self.world;
         let observation = match name.kind.as_str() {
             "ElasticQuotaTree" => {
-                gone!(self.world.trees, &key).map(|tree| Observation::Tree(Change::Delete(tree)))
+                world.trees.get(&key).cloned().map(|tree| Observation::Tree(Change::Delete(tree)))
             }
-            "Queue" => gone!(self.world.queues, &key).map(|queue| Observation::Queue(Change::Delete(queue))),
+            "Queue" => world.queues.get(&key).cloned().map(|queue| Observation::Queue(Change::Delete(queue))),
             "PropagationPolicy" => {
                 read(&meta_with_spec(&meta)).ok().map(|p| Observation::Policy(Change::Delete(p)))
             }
@@ -233,14 +212,9 @@ impl Objects {
         let suspension = entry.object.spec.suspension.as_ref();
         let shape = self.shape(&entry);
         let counts = entry.object.spec.components.iter();
-        let seconds = &value["spec"]["activeDeadlineSeconds"];
-        let seconds = seconds.as_i64().or(value["spec"]["runPolicy"]["activeDeadlineSeconds"].as_i64());
-        Ok(Applied::Job(Box::new(JobSpec {
+        let spec = JobSpec {
             kind,
-            quota_labels: QUOTA_LABELS
-                .iter()
-                .filter_map(|name| Some(((*name).to_string(), label(name)?)))
-                .collect(),
+            quota_labels: entry.object.spec.queue_place.clone().unwrap_or_default().labels,
             queued: entry.is_suspended(),
             priority: i64::from(entry.object.spec.priority),
             preemptible: label(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false"),
@@ -250,11 +224,16 @@ impl Objects {
             components: Arc::new(counts.map(|c| (c.name.clone(), c.replicas)).collect()),
             plan: RunPlans::Annotated {
                 job: annotations(&value["metadata"]),
-                pods: templates(&value["spec"]),
+                pods: workload::pod_templates(workload, &value)
+                    .iter()
+                    .map(|(_, template)| annotations(&template["metadata"]))
+                    .collect(),
             },
-            declared_ms: seconds.map(|seconds| seconds.saturating_mul(1000)),
+            declared_ms: workload::declared_run_time_ms(workload, &value),
+            paused: workload::is_suspended(workload, &value),
             shape,
-        })))
+        };
+        Ok(Applied::Job(Box::new(spec), Box::new(entry)))
     }
 
     fn no_policy(&self) -> String {
@@ -278,7 +257,7 @@ impl Objects {
         let object: DynamicObject = read(&value)?;
         self.world.observe(Observation::Object(kind.clone(), Change::Apply(object.clone())));
         // Each object is asked about once, so nothing is kept for a next time.
-        let writes = claim::plan(&self.world, &mut Forms::default(), kind, &key);
+        let writes = claim::plan(&self.world, &mut Forms::default(), kind, &key, Timestamp::UNIX_EPOCH);
         // The simulation keeps the job from here on.
         self.world.observe(Observation::Object(kind.clone(), Change::Delete(object)));
         self.world.take_dirty();
@@ -340,19 +319,4 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
 fn annotations(metadata: &Value) -> BTreeMap<String, String> {
     let entries = metadata["annotations"].as_object().into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_string()))).collect()
-}
-
-/// Annotations of every pod template below.
-fn templates(value: &Value) -> Vec<BTreeMap<String, String>> {
-    match value {
-        Value::Object(entries) => entries
-            .iter()
-            .flat_map(|(key, value)| match key.as_str() {
-                "template" => vec![annotations(&value["metadata"])],
-                _ => templates(value),
-            })
-            .collect(),
-        Value::Array(items) => items.iter().flat_map(templates).collect(),
-        _ => Vec::new(),
-    }
 }

@@ -56,7 +56,20 @@ impl Sim<'_> {
             allowed: format!("a {} as {} defines it", manifest.kind, manifest.api_version),
         })?;
         match applied {
-            Applied::Job(spec) => self.submit(&manifest.namespace, &manifest.name, Arc::from(*spec)),
+            Applied::Job(spec, binding) => {
+                let (spec, Manifest { namespace, name, .. }) = (Arc::from(*spec), manifest);
+                match self.alive.get(&JobId::new(&format!("{namespace}/{name}"))).copied() {
+                    Some(job) if !manifest.is_new && *self.jobs[job].spec.kind == *manifest.kind => {
+                        self.edit(job, (spec, binding));
+                    }
+                    Some(_) => {}
+                    None => {
+                        let job = self.jobs.len();
+                        self.submit(namespace, name, spec);
+                        self.jobs[job].binding = Some(binding);
+                    }
+                }
+            }
             Applied::Rejected { kind, reason, message } => {
                 self.reject(&manifest.namespace, &manifest.name, kind, reason, message);
             }
@@ -145,13 +158,15 @@ impl Sim<'_> {
             ending: None,
             told: None,
             spec,
+            binding: None,
+            next: None,
         });
         job
     }
 
     fn submit(&mut self, namespace: &str, name: &str, spec: Arc<JobSpec>) {
         let id = JobId::new(&format!("{namespace}/{name}"));
-        // Applied again: a job's own fields are settled when it is made.
+        // A second job of the name changes nothing.
         if self.alive.contains_key(&id) {
             return;
         }
@@ -181,11 +196,9 @@ impl Sim<'_> {
     }
 
     fn reject(&mut self, namespace: &str, name: &str, kind: Arc<str>, reason: Reason, message: String) {
-        let spec = JobSpec::nothing(kind);
+        let spec = JobSpec { kind: Arc::clone(&kind), ..JobSpec::default() };
         let job = self.job(namespace, name, Arc::new(spec));
-        let spec = &self.jobs[job].spec;
-        let (kind, components) = (Arc::clone(&spec.kind), Arc::clone(&spec.components));
-        self.record(job, What::Submitted { kind, gpus: 0, components, priority: 0 });
+        self.record(job, What::Submitted { kind, gpus: 0, components: Arc::default(), priority: 0 });
         self.record(job, What::Rejected { reason: reason.to_string(), message });
         self.jobs[job].phase = Phase::Over;
     }
@@ -250,7 +263,7 @@ impl Sim<'_> {
         self.record(job, What::Pending { queue, reason: reason.to_string(), message });
     }
 
-    fn queue_of(&self, job: usize) -> Arc<str> {
+    pub fn queue_of(&self, job: usize) -> Arc<str> {
         Arc::from(self.planner.leaf_path(&self.jobs[job].id).unwrap_or_default())
     }
 

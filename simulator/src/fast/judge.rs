@@ -44,6 +44,7 @@ impl Sim<'_> {
             is_suspended: known.spec.suspended,
             start_timeout_ms: None,
             failures: fleet_runs::attempts::failures(known.attempts.iter().map(PastRun::as_attempt)),
+            admitted_ms: known.spec.declared_ms.filter(|_| known.spec.queued),
         };
         let run = fleet_runs::standing(known.run, &report, &cluster, self.now_ms);
         let look = fleet_runs::judge(&facts, &run, &report, &cluster, None, &self.times.runs, self.now_ms);
@@ -78,6 +79,7 @@ impl Sim<'_> {
             },
             is_running: matches!(stay.run, Run::Runs { .. }),
             is_unhealthy: matches!(stay.run, Run::Broken { .. }),
+            is_suspended: stay.run == Run::Suspended,
             refused,
         }
     }

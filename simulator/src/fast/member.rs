@@ -48,6 +48,8 @@ pub(super) enum Run {
     },
     /// Stopped by the agent or the watchdog.
     Stopped,
+    /// Its owner has suspended the job: it keeps its places, and has no pods.
+    Suspended,
     Ended {
         well: bool,
     },

@@ -6,6 +6,7 @@
 //! the processes. Deliberately absent: API servers, pods, and delays of writes; mode whole has those.
 
 mod check;
+mod edits;
 mod engine;
 mod faults;
 mod hub;

@@ -28,7 +28,7 @@ impl Sim<'_> {
             JobPhase::Holds(_) => Default::default(),
         };
         let known = &self.jobs[job];
-        let preempted = |past: &&PastRun| past.reason == Reason::Preempted;
+        let attempts = known.attempts.iter().map(PastRun::as_attempt);
         Job {
             id: known.id.clone(),
             shape: Arc::clone(&known.spec.shape),
@@ -38,13 +38,10 @@ impl Sim<'_> {
             left_queue: false,
             priority: known.spec.priority,
             preemptible: known.spec.preemptible,
-            preemptions: known.attempts.iter().filter(preempted).count() as u32,
-            enqueued_at_ms: known.submitted_ms,
+            preemptions: fleet_runs::attempts::preemptions(attempts),
+            enqueued_at_ms: known.place_ms(),
             avoided,
-            blocked: known
-                .spec
-                .suspended
-                .then(|| planner::Waiting::new(Reason::Suspended, "the policy suspends dispatching")),
+            blocked: self.blocked(job),
             phase,
             runtime_ms: known.spec.declared_ms,
             started_at_ms: known.run.started_at_ms,
@@ -143,6 +140,9 @@ impl Sim<'_> {
             if self.members[member].stays.get(&job).is_some_and(|stay| stay.nodes.is_empty()) {
                 return self.judge(job);
             }
+        }
+        if self.is_paused(job) {
+            return self.follow(job, member);
         }
         self.start(job, member);
     }
@@ -343,8 +343,12 @@ impl Sim<'_> {
         self.jobs[job].phase = Phase::Waits;
         self.jobs[job].run = fleet_runs::Run::default();
         self.checker.give_back(job);
+        let is_edited = self.take_edit(job);
         let waits = self.planner_job(job, JobPhase::Waits);
         self.planner.set_job(waits, self.now_ms);
+        if is_edited {
+            self.jobs[job].queue = self.queue_of(job);
+        }
         self.requeued(job, reason);
     }
 

@@ -248,6 +248,62 @@ fn what_can_never_run_does_not_hide_a_wide_job() {
     assert_eq!(told("a/a-beyond").as_deref(), Some("ExceedsQuota"));
 }
 
+fn edit_line(at_s: i64, name: &str, cores: i64, more: &str) -> String {
+    job_line(at_s, name, cores, more).replacen("job:", "edit:", 1)
+}
+
+#[test]
+fn a_preempted_job_goes_back_to_its_place_unless_it_asks_for_more_by_then() {
+    let leaf = "{name: shared, namespaces: [a, b]}";
+    for (edit, starts) in [
+        (String::new(), ([0, 20], 120)),
+        (edit_line(7, "a-victim", 5, ", runtime: 100s"), ([0, 20], 120)),
+        (edit_line(7, "a-victim", 8, ", runtime: 100s"), ([0, 30], 20)),
+    ] {
+        let events = [
+            job_line(0, "a-victim", 6, ", runtime: 100s"),
+            job_line(5, "b-other", 8, ", runtime: 10s"),
+            edit,
+            job_line(10, "a-high", 8, ", runtime: 10s, priority: 1"),
+        ];
+        let (summary, records) = run_text(&one_cluster(8, 8, leaf, &events.concat()));
+        assert_eq!((summary.violations, summary.succeeded), (Vec::new(), 3));
+        let of = |job: &str| times(&records, job, "Started");
+        assert_eq!((of("a/a-victim"), of("b/b-other")), (starts.0.to_vec(), vec![starts.1]), "{events:?}");
+    }
+}
+
+#[test]
+fn a_second_job_of_the_name_changes_nothing_and_an_edit_of_a_run_waits_for_the_next() {
+    let leaf = "{name: a, namespaces: [a]}";
+    for change in [job_line, edit_line] {
+        let events = job_line(0, "a-1", 4, ", runtime: 30s") + &change(10, "a-1", 8, ", runtime: 5s");
+        let (summary, records) = run_text(&one_cluster(8, 8, leaf, &events));
+        assert_eq!((summary.violations, summary.jobs), (Vec::new(), 1));
+        assert_eq!(times(&records, "a/a-1", "Finished"), [30]);
+    }
+}
+
+/// Without a deadline it was let past nobody, and may be suspended for any time.
+#[test]
+fn a_suspended_run_keeps_its_places_and_begins_again_when_it_is_resumed() {
+    let job = |at_s: i64, suspend: bool| {
+        format!(
+            "  - {{at: {at_s}s, apply: {{apiVersion: batch/v1, kind: Job, metadata: {{name: a-1, namespace: a, annotations: \
+             {{sim.fleet.dev/runtime: 30s}}}}, spec: {{suspend: {suspend}, template: {{spec: {{restartPolicy: Never, \
+             containers: [{{name: c, image: i, resources: {{requests: {{cpu: 8}}}}}}]}}}}}}}}}}\n"
+        )
+    };
+    let events = job(0, false) + &job(10, true) + &job_line(15, "a-2", 8, ", runtime: 5s") + &job(50, false);
+    let (summary, records) = run_text(&one_cluster(8, 100, "{name: a, namespaces: [a]}", &events));
+    assert_eq!((summary.violations, summary.succeeded, summary.evictions), (Vec::new(), 2, 0));
+    assert_eq!(times(&records, "a/a-1", "Started"), [0, 50]);
+    assert_eq!(
+        (times(&records, "a/a-1", "Finished"), times(&records, "a/a-2", "Started")),
+        (vec![80], vec![80])
+    );
+}
+
 /// Jobs, faults and edits at random; at the end every link is healed, every node is back.
 fn events() -> impl Strategy<Value = String> {
     let cluster = prop::sample::select(vec!["east", "west", "north"]);

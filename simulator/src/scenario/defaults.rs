@@ -147,5 +147,6 @@ fn assumed(api_version: &str, kind: &str, namespace: &str, name: &str, value: Va
         namespace: namespace.to_string(),
         name: name.to_string(),
         value,
+        is_new: false,
     }
 }

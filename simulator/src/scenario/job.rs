@@ -103,6 +103,7 @@ pub(super) fn manifest(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Mani
         namespace,
         name,
         value,
+        is_new: true,
     })
 }
 

@@ -83,6 +83,8 @@ pub struct Manifest {
     pub namespace: String,
     pub name: String,
     pub value: Value,
+    /// Written as `job`: it makes a job, and does not change one that is there.
+    pub is_new: bool,
 }
 
 /// Something that happens.
@@ -95,7 +97,7 @@ pub struct Event {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Creates the object or replaces the one of that name; `job` in the file becomes this too.
+    /// Creates the object or replaces the one of that name; `job` and `edit` in the file become this too.
     Apply(Manifest),
     Delete(ObjectName),
     /// Somebody in the member makes or deletes an object there.

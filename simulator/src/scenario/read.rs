@@ -211,7 +211,7 @@ pub(super) fn manifest(field: &Field<'_>) -> Read<Manifest> {
             tree::check(&root)?;
         }
     }
-    Ok(Manifest { line: field.at.line, api_version, kind, namespace, name, value })
+    Ok(Manifest { line: field.at.line, api_version, kind, namespace, name, value, is_new: false })
 }
 
 fn default_namespace(kind: &str) -> &'static str {
@@ -223,13 +223,13 @@ fn default_namespace(kind: &str) -> &'static str {
     }
 }
 
-const EVENT: &str = "at and one of job, apply, delete, node, partition, heal, credentials, crash";
+const EVENT: &str = "at and one of job, edit, apply, delete, node, partition, heal, credentials, crash";
 
 fn event(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Event> {
     let mut fields = field.map(EVENT)?;
     let at = fields.need("at", "the time of the event, such as 90s")?.duration()?;
     let mut found: Vec<(&'static str, Field<'_>)> = Vec::new();
-    for name in ["job", "apply", "delete", "node", "partition", "heal", "credentials", "crash"] {
+    for name in ["job", "edit", "apply", "delete", "node", "partition", "heal", "credentials", "crash"] {
         found.extend(fields.take(name).map(|field| (name, field)));
     }
     let [(name, of)] = found.as_slice() else {
@@ -254,6 +254,7 @@ fn event(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Event> {
 fn on_the_hub(name: &str, of: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Action> {
     Ok(match name {
         "job" => Action::Apply(job::manifest(of, clusters)?),
+        "edit" => Action::Apply(Manifest { is_new: false, ..job::manifest(of, clusters)? }),
         "apply" => Action::Apply(manifest(of)?),
         "delete" => Action::Delete(delete(of)?),
         "credentials" => {

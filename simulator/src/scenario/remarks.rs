@@ -134,10 +134,11 @@ fn look<'s>(
         "Queue" => queue(scenario, manifest).into_iter().for_each(tell),
         kind if WorkloadKind::of(&manifest.api_version, kind).is_job() => {
             jobs::broken(&manifest.value, known).into_iter().for_each(&mut tell);
-            if let Some(first) = jobs.insert(key, manifest) {
+            let first = jobs.insert(key, manifest);
+            if let Some(first) = first.filter(|first| manifest.is_new || first.kind != manifest.kind) {
                 tell(format!(
                     "metadata.name: found a second job {}/{}, the first is the {} of line {}; allowed: each name once, \
-                     or a delete in between; a job keeps the fields it was made with",
+                     or a delete in between, or edit; a job keeps the fields it was made with",
                     key.0, key.1, first.kind, first.line
                 ));
             }

@@ -59,6 +59,7 @@ fn values_that_do_not_count_are_remarked_on() {
     };
     check(&leaf("min: {cpu: 1}"), &job("b"), &[]);
     check(&leaf("min: {cpu: 1}"), &job("a"), &["a second job default/a", "each name once"]);
+    check(&leaf("min: {cpu: 1}"), &job("a").replacen("job:", "edit:", 1), &[]);
     let deleted = format!("  - {{at: 1500ms, delete: {{kind: PyTorchJob, name: a}}}}\n{}", job("a"));
     check(&leaf("min: {cpu: 1}"), &deleted, &[]);
     let policy = "  - at: 3s\n    apply: {apiVersion: policy.one.alibabacloud.com/v1alpha1, kind: \

@@ -81,16 +81,13 @@ impl Shapes {
         JobSpec {
             kind: Arc::clone(&self.kind),
             shape: Arc::clone(&known.shape),
-            quota_labels: BTreeMap::new(),
             queued: true,
             priority,
             preemptible: true,
-            suspended: false,
-            failover: None,
             gpus: row.gpus,
             components: Arc::clone(&known.components),
             plan: RunPlans::For(row.duration_ms),
-            declared_ms: None,
+            ..JobSpec::default()
         }
     }
 }

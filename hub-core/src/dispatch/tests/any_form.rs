@@ -85,7 +85,9 @@ fn looked_at(hub: &Hub) {
     drop(manifests::unsendable(world, entry));
     drop(manifests::missing_dependencies(world, entry));
     let kind = hub.kind();
-    drop(claim::plan(world, &mut Forms::default(), &kind, &("team".to_string(), "train".to_string())));
+    let named = ("team".to_string(), "train".to_string());
+    drop(claim::plan(world, &mut Forms::default(), &kind, &named, hub.now));
+    let _ = manifests::complete_ms(world, entry);
     if let Some(object) = world.bound_object(entry) {
         drop(asked::in_cluster(world, &kind, "team", object, "east"));
         drop(manifests::as_running(world, &key(), entry, object));

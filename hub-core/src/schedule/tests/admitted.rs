@@ -148,7 +148,8 @@ fn a_running_job_keeps_its_priority() {
     ))));
     let named = ("default".to_string(), "first".to_string());
     let priority = |stage: &Stage| {
-        let writes = crate::claim::plan(&stage.world, &mut crate::forms::Forms::default(), &kind, &named);
+        let writes =
+            crate::claim::plan(&stage.world, &mut crate::forms::Forms::default(), &kind, &named, stage.now);
         let of = |write: &Write| match &write.verb {
             Verb::Merge(body) => body["spec"]["priority"].clone(),
             verb => panic!("{verb:?}"),

@@ -51,6 +51,14 @@ fn what_fleet_writes_is_never_propagated() {
     check(selects(&[("scheduling.x-k8s.io/v1alpha1", "PodGroup"), ("v1", "Secret")]), &[]);
     check(selects(&[("v1", "ConfigMap"); 256]), &[]);
     check(selects(&[("v1", "ConfigMap"); 257]), &["spec.resourceSelectors"]);
+    let broad = |values: usize| {
+        let mut spec = selects(&[("v1", "ConfigMap")]);
+        let expression = json!({"key": "a", "operator": "In", "values": vec!["b"; values]});
+        spec["resourceSelectors"][0]["labelSelector"] = json!({"matchExpressions": [expression]});
+        spec
+    };
+    check(broad(2046), &[]);
+    check(broad(2047), &["spec.resourceSelectors"]);
 }
 
 /// Each object that the policy selects has a copy.

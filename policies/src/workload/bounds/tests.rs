@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::workload::{WorkloadKind, check};
+use crate::workload::{WorkloadKind, check, requests_of_any_pods};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -178,4 +178,19 @@ fn pods_of_every_kind_are_bounded() {
     // What has no pods may name its fields as it likes.
     let settings = json!({"data": {}, "spec": {"tolerations": vec![json!({}); 65]}});
     assert_eq!(check(WorkloadKind::Other, &settings), Ok(()));
+}
+
+#[test]
+fn templates_below_a_long_name_are_looked_at_without_writing_their_places() {
+    let term = json!({"labelSelector": {}});
+    let spec = json!({"containers": [], "topologySpreadConstraints": vec![term; 64]});
+    let mut pods = vec![json!({"template": {"spec": spec}}); 2_000];
+    let object = |pods: &Vec<Value>| json!({"spec": {"n".repeat(1_000_000): pods}});
+    // With the place of each term written out, they have 128 GB.
+    let broad = object(&pods);
+    assert_eq!(check_templates(&broad), Ok(()));
+    assert_eq!(requests_of_any_pods(&broad).map(|requests| requests.to_string()), Ok(String::new()));
+    pods[1_999]["template"]["spec"]["overhead"] = json!({"cpu": "x"});
+    let error = requests_of_any_pods(&object(&pods)).unwrap_err().to_string();
+    assert!(error.contains("nn[1999].template.spec.overhead: "), "{}", &error[error.len() - 200..]);
 }
