@@ -16,6 +16,9 @@ pub struct StatusArgs {
     /// Names of the clusters [default: all]
     #[arg(value_name = "CLUSTER")]
     pub clusters: Vec<String>,
+    /// Fail unless each cluster is ready, its agent answers, and it has its rights
+    #[arg(long, conflicts_with = "watch")]
+    pub check: bool,
     #[command(flatten)]
     pub listing: Listing,
 }

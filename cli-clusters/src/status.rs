@@ -3,6 +3,8 @@
 //! Inputs: Clusters and the leases of their agents. The judgement ([`judge`]) is pure. Deliberately absent:
 //! use of nodes (`fleet clusters`), jobs (`fleet get`), and repair.
 
+use std::collections::BTreeSet;
+
 use fleet_api::{
     Cluster,
     cluster::CORDON_TAINT,
@@ -12,7 +14,8 @@ use fleet_cli_ground::{
     answer::Answer,
     connect::Hub,
     listing::{self, Layout, List},
-    members,
+    members::{self, cluster_path},
+    output::Headers,
 };
 use fleet_views::age::human;
 use jiff::Timestamp;
@@ -46,35 +49,59 @@ struct Status {
     report_age_seconds: Option<i64>,
     /// What to do, the most urgent first; empty if all is well.
     todo: Vec<String>,
+    /// It takes no work, or its agent cannot do all of its own; the first thing to do says why.
+    #[serde(skip)]
+    fails: bool,
 }
 
 pub async fn run(hub: &Hub, args: &StatusArgs) -> anyhow::Result<Answer> {
-    listing::run(&args.listing, async || {
-        let _progress = Progress::start("asking the hub");
-        let clusters = members::clusters(hub).await?;
-        let known =
-            |name: &String| clusters.iter().any(|cluster| cluster.metadata.name.as_ref() == Some(name));
-        if let Some(name) = args.clusters.iter().find(|name| !known(name)) {
-            anyhow::bail!("cluster {name:?} is not in this fleet; `fleet join {name}` adds it");
-        }
-        let mut all = Vec::new();
-        for cluster in &clusters {
-            let name = cluster.metadata.name.clone().unwrap_or_default();
-            if !args.clusters.is_empty() && !args.clusters.contains(&name) {
-                continue;
+    if !args.check {
+        return listing::run(&args.listing, async || list(&ask(hub, &args.clusters).await?)).await;
+    }
+    let all = ask(hub, &args.clusters).await?;
+    let mut answer = list(&all)?.answer(&args.listing, Headers::of(&args.listing))?;
+    for status in all.iter().filter(|status| status.fails) {
+        let why = status.todo.first().map_or("", String::as_str);
+        answer.fail(format!("error: cluster {:?}: {why}", status.name));
+    }
+    Ok(answer)
+}
+
+/// The state of these clusters; of none: of all.
+async fn ask(hub: &Hub, names: &[String]) -> anyhow::Result<Vec<Status>> {
+    let _progress = Progress::start("asking the hub");
+    let mut all = Vec::new();
+    for cluster in clusters(hub, names).await? {
+        let namespace = cluster_namespace(cluster.metadata.name.as_deref().unwrap_or_default());
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
+        let lease = match hub.server.object(&path).await {
+            Ok(lease) => Some(lease),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        all.push(judge(&cluster, lease.as_ref(), Timestamp::now()));
+    }
+    Ok(all)
+}
+
+/// Clusters sorted by name. Those that are named are read one by one: an agent's credential may not list.
+async fn clusters(hub: &Hub, names: &[String]) -> anyhow::Result<Vec<Cluster>> {
+    if names.is_empty() {
+        return members::clusters(hub).await;
+    }
+    let mut found = Vec::new();
+    for name in names.iter().collect::<BTreeSet<_>>() {
+        match hub.server.object(&cluster_path(name)).await {
+            Ok(cluster) => found.push(serde_json::from_value(cluster)?),
+            Err(error) if error.is_not_found() => {
+                // A server that is no hub says the same; a list tells.
+                members::clusters(hub).await?;
+                anyhow::bail!("cluster {name:?} is not in this fleet; `fleet join {name}` adds it");
             }
-            let namespace = cluster_namespace(&name);
-            let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
-            let lease = match hub.server.object(&path).await {
-                Ok(lease) => Some(lease),
-                Err(error) if error.is_not_found() => None,
-                Err(error) => return Err(error.into()),
-            };
-            all.push(judge(cluster, lease.as_ref(), Timestamp::now()));
+            Err(error) => return Err(error.into()),
         }
-        list(&all)
-    })
-    .await
+    }
+    Ok(found)
 }
 
 fn judge(cluster: &Cluster, lease: Option<&Value>, now: Timestamp) -> Status {
@@ -103,16 +130,20 @@ fn judge(cluster: &Cluster, lease: Option<&Value>, now: Timestamp) -> Status {
         clock_difference_seconds: difference,
         report_age_seconds: report_age,
         todo: Vec::new(),
+        fails: false,
         name,
     };
-    found.todo = todo(&found, cluster, lease);
+    let holds = lease.and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_i64()).unwrap_or(40);
+    let answers = found.lease_age_seconds.is_some_and(|age| age <= holds);
+    found.fails = !answers || found.ready != "True" || !found.missing_rights.is_empty();
+    found.todo = todo(&found, cluster, holds);
     found
 }
 
-fn todo(found: &Status, cluster: &Cluster, lease: Option<&Value>) -> Vec<String> {
+/// `holds`: seconds for which a renewal of the lease is valid.
+fn todo(found: &Status, cluster: &Cluster, holds: i64) -> Vec<String> {
     let name = &found.name;
     let mut todo = Vec::new();
-    let holds = lease.and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_i64()).unwrap_or(40);
     match found.lease_age_seconds {
         None => todo.push(format!(
             "its agent has never answered: `kubectl -n fleet-system logs deployment/fleet-member-agent` there says why; \

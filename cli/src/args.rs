@@ -157,6 +157,12 @@ pub struct QueueArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
+    /// Check only the hub itself: server, definitions, admission policies and controller
+    #[arg(long)]
+    pub hub_only: bool,
+    /// Fail for warnings, too
+    #[arg(long)]
+    pub strict: bool,
     #[command(flatten)]
     pub shown: Shown,
 }

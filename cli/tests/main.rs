@@ -7,3 +7,4 @@ mod program;
 mod remarks;
 mod scheduler_conf;
 mod sim;
+mod terminal;

@@ -277,6 +277,11 @@ fn joining_writes_the_agents_credential() {
         let refused = as_agent(other);
         assert!(!refused.status.success() && stderr(&refused).contains("forbidden"), "{}", stderr(&refused));
     }
+    // By name it reads its own Cluster, so its credential is enough to check an installation (`helm test`).
+    let checked = as_agent(&["status", "west", "--check"]);
+    assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+    let why = "error: cluster \"west\": its agent has never answered";
+    assert!(stderr(&checked).contains(why), "{}", stderr(&checked));
     // A member without an agent: the doctor says so.
     let doctor = run(&["--kubeconfig", &hub, "doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout).to_string();

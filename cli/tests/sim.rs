@@ -23,6 +23,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::terminal;
+
 fn fleet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
     command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env("FLEET_HOME", "/nonexistent");
@@ -77,6 +79,26 @@ where
     listed.items.iter().filter_map(|item| item.meta().name.clone()).collect()
 }
 
+/// What kubectl gets to complete the name of a node: those of the cluster that begin so, with their kind where it was typed.
+fn assert_completed(directory: &Path, kubeconfig: &Path) {
+    let programs = directory.join("programs");
+    let made = fleet().arg("plugins").arg(&programs).output().expect("runs");
+    assert!(made.status.success(), "{}", text(&made));
+    let completed = |words: &[&str]| {
+        let said = || {
+            let mut command = Command::new(programs.join("kubectl_complete-fleet"));
+            command.env("HOME", "/nonexistent").arg("--kubeconfig").arg(kubeconfig).args(words);
+            text(&command.output().expect("runs"))
+        };
+        // Nobody waits long at a prompt: a busy server completes nothing.
+        (0..20).map(|_| said()).find(|said| said != ":4\n").unwrap_or_default()
+    };
+    let names: String = (30..40).map(|number| format!("sim-node-{number}\n")).collect();
+    assert_eq!(completed(&["get", "node", "sim-node-3"]), format!("sim-node-3\n{names}:4\n"));
+    assert_eq!(completed(&["describe", "node/sim-node-39"]), "node/sim-node-39\n:4\n");
+    assert_eq!(completed(&["get", "pod", "-n", "kube-s"]), "kube-system\n:4\n");
+}
+
 #[tokio::test]
 async fn pods_of_any_cluster_run_on_hollow_nodes_that_go_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -114,6 +136,11 @@ async fn pods_of_any_cluster_run_on_hollow_nodes_that_go_again() {
     let node = nodes.get("sim-node-39").await.expect("there");
     let labels = node.metadata.labels.unwrap_or_default();
     assert_eq!((labels["zone"].as_str(), labels["sim.fleet.dev/nodes"].as_str()), ("a", "sim"));
+    if terminal::can_make_terminals() {
+        let file = kubeconfig.to_string_lossy().to_string();
+        terminal::assert_coloured(&["--kubeconfig", &file, "get", "nodes"], "Ready", "32");
+    }
+    assert_completed(directory.path(), &kubeconfig);
 
     let jobs: Api<Job> = Api::default_namespaced(client.clone());
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},

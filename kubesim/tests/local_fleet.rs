@@ -74,17 +74,72 @@ async fn a_job_waits_runs_and_succeeds() {
     fleet.shutdown().await;
 }
 
-/// Warnings in the answer to a tree that is not stored.
-async fn warnings(hub: &Client, root: &serde_json::Value) -> Vec<String> {
+/// Creates a tree that is not stored.
+fn dry_run(root: &serde_json::Value) -> Request<Vec<u8>> {
     let path = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees?dryRun=All";
     let tree = serde_json::json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
         "metadata": {"name": "tree", "namespace": "kube-system"}, "spec": {"root": root}});
     let request = Request::post(path).header("content-type", "application/json");
-    let request = request.body(Body::from(tree.to_string().into_bytes())).expect("a request");
-    let answer = hub.send(request).await.expect("an answer");
+    request.body(tree.to_string().into_bytes()).expect("a request")
+}
+
+/// Warnings in the answer to a tree that is not stored.
+async fn warnings(hub: &Client, root: &serde_json::Value) -> Vec<String> {
+    let answer = hub.send(dry_run(root).map(Body::from)).await.expect("an answer");
     assert!(answer.status().is_success(), "{answer:?}");
     let warnings = answer.headers().get_all("warning").iter();
     warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect()
+}
+
+/// What the hub does not say, or says wrongly, of amounts and unknown attributes of a leaf below an inner node.
+async fn wrong_of_amounts(hub: &Client) -> Vec<String> {
+    use serde_json::json;
+    let tree = |mut leaf: serde_json::Value| {
+        leaf["name"] = "leaf".into();
+        let inner = json!({"name": "inner", "children": [leaf]});
+        json!({"name": "root", "min": {"cpu": "8"}, "max": {"cpu": "8"}, "children": [inner]})
+    };
+    let at = "quota root/inner/leaf, ";
+    let mut wrong = Vec::new();
+    for (leaf, says) in [
+        (json!({"min": {"cpu": "2", "memory": "1Gi"}, "max": {"cpu": "2000m", "memory": "1024Mi"}}), ""),
+        (json!({"max": {"kube-queue/max-jobs": 3}, "attributes": {"example.com/team": "blue"}}), ""),
+        (
+            json!({"min": {"cpu": "3", "memory": "1Gi"}, "max": {"cpu": "2500m", "memory": "2Gi"}}),
+            "min[cpu]: found 3; allowed: at most the max, here 2500m",
+        ),
+        (
+            json!({"min": {"cpu": 3}, "max": {"cpu": 2}}),
+            "min[cpu]: found 3; allowed: at most the max, here 2",
+        ),
+        (
+            json!({"max": {"kube-queue/max-jobs": "2.5"}}),
+            "max[kube-queue/max-jobs]: found 2.5; allowed: a whole number",
+        ),
+        (
+            json!({"attributes": {"fleet.dev/wieght": "2"}}),
+            "attributes[fleet.dev/wieght]: found 2; allowed: the attributes fleet.dev/weight, ",
+        ),
+    ] {
+        let told = warnings(hub, &tree(leaf)).await;
+        let right = match says {
+            "" => told.is_empty(),
+            says => told.len() == 1 && told[0].contains(&format!("{at}{says}")),
+        };
+        if !right {
+            wrong.push(format!("{says:?}: {told:?}"));
+        }
+    }
+    // What is no amount is refused with its field.
+    for (field, amount) in [("min", "3x"), ("max", "banana")] {
+        let refused = hub.request_text(dry_run(&tree(json!({field: {"cpu": amount}})))).await;
+        let told = refused.map_err(|error| error.to_string());
+        let place = format!("spec.root.children[0].children[0].{field}");
+        if !told.as_ref().is_err_and(|text| text.contains(&place) && text.contains(amount)) {
+            wrong.push(format!("{field} {amount}: {told:?}"));
+        }
+    }
+    wrong
 }
 
 /// Values of an attribute: allowed ones, and wrong ones.
@@ -129,7 +184,7 @@ fn with_attribute(name: &str, value: &str, inner_levels: usize, on: On) -> serde
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_odd_tree_is_warned_of_at_once() {
     let fleet = start(None, Duration::from_secs(1)).await;
-    let mut wrong = Vec::new();
+    let mut wrong = wrong_of_amounts(&fleet.hub()).await;
     for fleet_quota::Attribute(name, on, values, ..) in fleet_quota::ATTRIBUTES.iter().copied() {
         let (right, odd) = values_of(values);
         let all = right.iter().map(|value| (*value, true)).chain(odd.iter().map(|value| (*value, false)));

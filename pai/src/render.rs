@@ -3,7 +3,7 @@
 //!
 //! Inserted values are not rendered again. Upstream renders an unknown name as nothing; here it is refused.
 
-use std::{borrow::Cow, ops::ControlFlow};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     Doc, Node, PrerequisiteKind, Problem, Protocol, Refusal, RegistryAuth, TaskRole,
@@ -29,9 +29,39 @@ pub struct Script {
 }
 
 /// What names in a template lead to.
-struct Names<'p> {
+struct Names<'i, 'p> {
     /// `$parameters` and the like, with what they stand for; `None`: the role has no such thing.
     known: Vec<(&'static str, Option<&'p Doc>)>,
+    index: &'i Index<'p>,
+}
+
+/// Entries of maps up to which a map is searched.
+const SEARCHED: usize = 16;
+
+/// Entries of larger maps by their names, gathered when a template first looks into the map. A file may have thousands of
+/// parameters, and thousands of templates that name them.
+#[derive(Default)]
+struct Index<'p>(RefCell<BTreeMap<*const Doc, Entries<'p>>>);
+
+type Entries<'p> = BTreeMap<&'p str, &'p Doc>;
+
+impl<'p> Index<'p> {
+    /// The entry of a map.
+    fn get(&self, doc: &'p Doc, name: &str) -> Option<&'p Doc> {
+        let Node::Map(entries) = &doc.node else { return None };
+        if entries.len() <= SEARCHED {
+            return doc.get(name);
+        }
+        let gather = || {
+            let mut found = Entries::new();
+            for (name, value) in entries {
+                found.entry(name.as_str()).or_insert(value);
+            }
+            found
+        };
+        let mut known = self.0.borrow_mut();
+        known.entry(std::ptr::from_ref(doc)).or_insert_with(gather).get(name).copied()
+    }
 }
 
 /// A text in the making.
@@ -62,12 +92,12 @@ impl Out {
 /// Names in templates that lead nowhere, and scripts that are larger than [`MADE_MAX`] together: a value stands in
 /// them as often as templates name it.
 pub fn scripts(protocol: &Protocol) -> Result<Vec<Script>, Refusal> {
-    let mut sink = Sink::default();
+    let (mut sink, index) = (Sink::default(), Index::default());
     let mut scripts = Vec::new();
     let mut left = MADE_MAX;
     for role in &protocol.task_roles {
         let mut out = Out::new(left);
-        if script(protocol, role, &mut out, &mut sink).is_break() {
+        if script(protocol, role, &index, &mut out, &mut sink).is_break() {
             break;
         }
         left = out.left;
@@ -82,7 +112,8 @@ pub fn scripts(protocol: &Protocol) -> Result<Vec<Script>, Refusal> {
 /// # Errors
 /// As [`scripts`].
 pub fn logins(protocol: &Protocol) -> Result<Vec<(String, RegistryAuth)>, Refusal> {
-    let names = Names { known: vec![("$secrets", Some(&protocol.secrets))] };
+    let index = Index::default();
+    let names = Names { known: vec![("$secrets", Some(&protocol.secrets))], index: &index };
     let (mut sink, mut found, mut left) = (Sink::default(), Vec::new(), MADE_MAX);
     for (i, one) in protocol.prerequisites.iter().enumerate() {
         let Some(auth) = &one.auth else { continue };
@@ -113,7 +144,13 @@ pub fn logins(protocol: &Protocol) -> Result<Vec<(String, RegistryAuth)>, Refusa
 
 /// Commands of the deployment before, of the role, of the deployment after; the first that fails ends the script.
 /// `Break`: a mistake behind which nothing more is made.
-fn script(protocol: &Protocol, role: &TaskRole, out: &mut Out, sink: &mut Sink) -> ControlFlow<()> {
+fn script<'p>(
+    protocol: &'p Protocol,
+    role: &TaskRole,
+    index: &Index<'p>,
+    out: &mut Out,
+    sink: &mut Sink,
+) -> ControlFlow<()> {
     let prerequisite = |kind, name: &Option<String>| {
         name.as_ref().and_then(|name| protocol.prerequisite(kind, name)).map(|one| &one.doc)
     };
@@ -125,6 +162,7 @@ fn script(protocol: &Protocol, role: &TaskRole, out: &mut Out, sink: &mut Sink) 
             ("$output", prerequisite(PrerequisiteKind::Output, &role.output)),
             ("$data", prerequisite(PrerequisiteKind::Data, &role.data)),
         ],
+        index,
     };
     let deployment = protocol
         .deployments
@@ -151,7 +189,7 @@ fn script(protocol: &Protocol, role: &TaskRole, out: &mut Out, sink: &mut Sink) 
     ControlFlow::Continue(())
 }
 
-impl Names<'_> {
+impl Names<'_, '_> {
     /// `Break`: the text is too large, or there are as many mistakes as are told.
     fn render(
         &self,
@@ -222,7 +260,7 @@ impl Names<'_> {
         for step in steps {
             let next = match &at.node {
                 Node::List(_) => step.parse().ok().and_then(|index| at.at(index)),
-                _ => at.get(&step),
+                _ => self.index.get(at, &step),
             };
             let Some(next) = next else { return Err((found(", which leads nowhere"), inside(&walked, at))) };
             walked = format!("{walked}.{step}");

@@ -40,6 +40,21 @@ fn templates_do_not_multiply_a_value() {
     assert!(problem.path.starts_with("taskRoles.") && problem.found == WHAT, "{problem}");
 }
 
+/// Each parameter looked for among all takes minutes.
+#[test]
+fn templates_find_their_parameters_without_a_search() {
+    const PARAMETERS: usize = 60_000;
+    let made = protocol(|job| {
+        let parameters = (0..PARAMETERS).map(|i| (format!("a{i}"), json!(i % 10)));
+        job["parameters"] = Value::Object(parameters.collect());
+        let names = (0..PARAMETERS).rev().map(|i| format!("<%$parameters.a{i}%>"));
+        job["taskRoles"]["train"]["commands"] = json!([names.collect::<String>()]);
+    });
+    let scripts = render::scripts(&made).expect("a small script");
+    let train = scripts.iter().find(|script| script.role == "train").expect("a script");
+    assert!(train.text.contains(&"9876543210".repeat(PARAMETERS / 10)));
+}
+
 const WHAT: &str = "more than 1024 KiB in all, with the values of templates";
 
 #[test]

@@ -3,6 +3,10 @@
 //! The parts are the production ones and meet only in the API servers, which are a parameter. Each part can
 //! be ended and started again alone, as a process would be.
 
+mod stored;
+
+pub use stored::Stored;
+
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
@@ -184,6 +188,23 @@ pub struct TestFleet {
 
 impl TestFleet {
     async fn start(spec: FleetSpec) -> anyhow::Result<Self> {
+        let mut fleet = Self::prepare(spec).await?;
+        let names: Vec<String> = fleet.members.keys().cloned().collect();
+        fleet.begin(Part::Controller)?;
+        for name in &names {
+            fleet.begin(Part::Nodes(name.clone()))?;
+            fleet.begin(Part::Agent(name.clone()))?;
+            if fleet.spec.shared {
+                fleet.begin(Part::Operator(name.clone()))?;
+                fleet.begin(Part::Scheduler(name.clone()))?;
+            }
+        }
+        fleet.ready().await?;
+        Ok(fleet)
+    }
+
+    /// Servers with what an administrator does for controller and agents before they come.
+    async fn prepare(spec: FleetSpec) -> anyhow::Result<Self> {
         let servers = ApiServers::from_env()?;
         let hub = Hub::start(spec.door).await?;
         let starts = spec.members.iter().map(async |member| match &spec.impersonate {
@@ -202,16 +223,6 @@ impl TestFleet {
         for name in &names {
             fleet.admit(name).await?;
         }
-        fleet.begin(Part::Controller)?;
-        for name in &names {
-            fleet.begin(Part::Nodes(name.clone()))?;
-            fleet.begin(Part::Agent(name.clone()))?;
-            if fleet.spec.shared {
-                fleet.begin(Part::Operator(name.clone()))?;
-                fleet.begin(Part::Scheduler(name.clone()))?;
-            }
-        }
-        fleet.ready().await?;
         Ok(fleet)
     }
 

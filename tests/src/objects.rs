@@ -45,6 +45,7 @@ pub const CLAIM: Kind = namespaced("v1", "PersistentVolumeClaim", "persistentvol
 pub const PRIORITY_CLASS: Kind = cluster_wide("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses");
 pub const BATCH_JOB: Kind = namespaced("batch/v1", "Job", "jobs");
 pub const DEPLOYMENT: Kind = namespaced("apps/v1", "Deployment", "deployments");
+pub const REPLICA_SET: Kind = namespaced("apps/v1", "ReplicaSet", "replicasets");
 pub const PYTORCH_JOB: Kind = namespaced("kubeflow.org/v1", "PyTorchJob", "pytorchjobs");
 pub const TF_JOB: Kind = namespaced("kubeflow.org/v1", "TFJob", "tfjobs");
 pub const MPI_JOB: Kind = namespaced("kubeflow.org/v2beta1", "MPIJob", "mpijobs");
@@ -89,7 +90,7 @@ pub const CELL_CONFIGURATION: Kind =
     cluster_wide("fleet.dev/v1alpha1", "CellConfiguration", "cellconfigurations");
 pub const VIRTUAL_CLUSTER: Kind = cluster_wide("fleet.dev/v1alpha1", "VirtualCluster", "virtualclusters");
 
-const KNOWN: [Kind; 40] = [
+const KNOWN: [Kind; 41] = [
     NAMESPACE,
     NODE,
     POD,
@@ -102,6 +103,7 @@ const KNOWN: [Kind; 40] = [
     PRIORITY_CLASS,
     BATCH_JOB,
     DEPLOYMENT,
+    REPLICA_SET,
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,

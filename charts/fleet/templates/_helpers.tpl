@@ -22,3 +22,17 @@ app.kubernetes.io/part-of: fleet
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
+
+{{/* The pods of `helm test` are none of the controller's: no budget, policy or monitor selects them. */}}
+{{- define "fleet.testLabels" -}}
+app.kubernetes.io/name: fleet-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* Made before the pod of `helm test`, and removed after it. */}}
+{{- define "fleet.testNeeds" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: "-1"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end }}

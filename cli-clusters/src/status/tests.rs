@@ -28,13 +28,13 @@ fn what_is_installed_and_what_is_wrong_stand_below_each_other() {
         "agent": {"version": env!("CARGO_PKG_VERSION"), "schedulerNames": ["fleet"]}});
     let found =
         judge(&cluster(status.clone()), Some(&lease("2026-01-01T00:00:55Z", "2026-01-01T00:00:55Z")), now);
-    assert!(found.todo.is_empty(), "{found:?}");
+    assert!(found.todo.is_empty() && !found.fails, "{found:?}");
     assert_eq!((found.lease_age_seconds, found.report_age_seconds), (Some(5), Some(3)));
     let mut worse = status;
     worse["agent"]["missingRights"] = json!(["create pods/binding"]);
     // The member's clock is half a minute ahead; the age is by the hub's.
     let found = judge(&cluster(worse), Some(&lease("2026-01-01T00:01:25Z", "2026-01-01T00:00:55Z")), now);
-    assert_eq!(found.lease_age_seconds, Some(5));
+    assert_eq!((found.lease_age_seconds, found.fails), (Some(5), true));
     let text = list(&[found]).expect("a list").print();
     assert!(text.contains("lacks       create pods/binding\n"), "{text}");
     assert!(text.contains("its clock is 30 s ahead of the hub's"), "{text}");
@@ -49,6 +49,23 @@ fn an_agent_that_does_not_answer_is_the_first_thing_to_look_at() {
     let silent =
         judge(&cluster(json!({})), Some(&lease("2026-01-01T00:50:00Z", "2026-01-01T00:50:00Z")), now);
     assert!(silent.todo[0].contains("has not answered for 10m"), "{:?}", silent.todo);
+    assert!(never.fails && silent.fails);
+}
+
+#[test]
+fn a_cordon_or_another_clock_is_no_failure() {
+    let now = at("2026-01-01T00:01:00Z");
+    let status = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let mut cordoned = cluster(status);
+    cordoned.spec =
+        serde_json::from_value(json!({"taints": [{"key": CORDON_TAINT, "effect": "NoSchedule"}]}))
+            .expect("a spec");
+    let found = judge(&cordoned, Some(&lease("2026-01-01T00:01:25Z", "2026-01-01T00:00:55Z")), now);
+    assert!(!found.fails && found.todo.len() == 2, "{found:?}");
+    cordoned.status = None;
+    let found = judge(&cordoned, Some(&lease("2026-01-01T00:00:55Z", "2026-01-01T00:00:55Z")), now);
+    assert!(found.fails && found.todo[0].starts_with("it is not ready"), "{found:?}");
 }
 
 /// A cluster that was cordoned, and whose agent answers no more.

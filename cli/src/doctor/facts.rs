@@ -6,7 +6,7 @@ use std::{
 };
 
 use fleet_api::{
-    Cluster, ElasticQuotaTree,
+    Cluster, ElasticQuotaTree, access, advice,
     crds::{self, Side},
     names::{self, cluster_namespace},
 };
@@ -57,13 +57,26 @@ impl From<AskError> for Missing {
 
 pub type Read<T> = Result<T, Missing>;
 
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What an installation brings to the hub.
+    Hub,
+    /// Also what uses it: clusters, trees and policies, and the rights of this user.
+    Fleet,
+}
+
 #[derive(Clone, Debug)]
 pub struct Facts {
+    pub scope: Scope,
     pub url: String,
     /// `gitVersion` of the hub.
     pub version: Read<String>,
     /// Names of this program's definitions that are missing on the hub, and of those that differ.
     pub definitions: Read<(Vec<String>, Vec<String>)>,
+    /// Names of this program's admission policies that are not in force on the hub: of those that refuse, and of those
+    /// that warn.
+    pub admission: Read<(Vec<String>, Vec<String>)>,
     /// By `resource.group`, whether this user may list it.
     pub rights: BTreeMap<String, bool>,
     pub controller: Read<Value>,
@@ -74,14 +87,16 @@ pub struct Facts {
     pub policies: Read<Vec<Value>>,
 }
 
-pub async fn gather(hub: &Hub) -> Facts {
+pub async fn gather(hub: &Hub, scope: Scope) -> Facts {
     let version = hub.server.object("/version").await.map_err(Missing::from);
     let version =
         version.map(|answer| answer["gitVersion"].as_str().unwrap_or("an unknown version").to_string());
     let mut facts = Facts {
+        scope,
         url: hub.server.url.clone(),
         version,
         definitions: Err(Missing::NotFound),
+        admission: Err(Missing::NotFound),
         rights: BTreeMap::new(),
         controller: Err(Missing::NotFound),
         clusters: Err(Missing::NotFound),
@@ -94,12 +109,21 @@ pub async fn gather(hub: &Hub) -> Facts {
         return facts;
     }
     facts.definitions = definitions(hub).await;
+    facts.admission = admission(hub).await;
+    facts.controller = hub.server.object(CONTROLLER_LEASE).await.map_err(Missing::from);
+    if scope == Scope::Fleet {
+        gather_fleet(hub, &mut facts).await;
+    }
+    facts
+}
+
+/// What uses the hub.
+async fn gather_fleet(hub: &Hub, facts: &mut Facts) {
     for (group, resource, _) in NEEDED {
         if let Some(may) = may_list(hub, group, resource).await {
             facts.rights.insert(format!("{resource}.{group}"), may);
         }
     }
-    facts.controller = hub.server.object(CONTROLLER_LEASE).await.map_err(Missing::from);
     facts.clusters = list(hub, "/apis/fleet.dev/v1alpha1/clusters").await;
     let names: Vec<String> =
         facts.clusters.iter().flatten().filter_map(|cluster| cluster.metadata.name.clone()).collect();
@@ -107,7 +131,27 @@ pub async fn gather(hub: &Hub) -> Facts {
     facts.agents = names.into_iter().zip(leases).collect();
     facts.trees = list(hub, &queue::trees()).await;
     facts.policies = policies(hub).await;
-    facts
+}
+
+/// Compares the admission policies in force on the hub with those of this program.
+async fn admission(hub: &Hub) -> Read<(Vec<String>, Vec<String>)> {
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policies: Vec<Value> = list(hub, &format!("{group}/validatingadmissionpolicies")).await?;
+    let bindings: Vec<Value> = list(hub, &format!("{group}/validatingadmissionpolicybindings")).await?;
+    let refuse = access::admission().map_err(|error| Missing::Other(error.to_string()))?;
+    let not_in_force = |wanted: &[Value]| not_in_force(wanted, &policies, &bindings);
+    Ok((not_in_force(&refuse), not_in_force(&advice::objects())))
+}
+
+/// Names of the wanted policies that are not there, or that no binding puts in force.
+fn not_in_force(wanted: &[Value], policies: &[Value], bindings: &[Value]) -> Vec<String> {
+    let wanted = wanted.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
+    let names = wanted.filter_map(|policy| policy["metadata"]["name"].as_str());
+    let is_in_force = |name: &str| {
+        policies.iter().any(|policy| policy["metadata"]["name"] == name)
+            && bindings.iter().any(|binding| binding["spec"]["policyName"] == name)
+    };
+    names.filter(|name| !is_in_force(name)).map(str::to_string).collect()
 }
 
 async fn agent_lease(hub: &Hub, cluster: &str) -> Read<Value> {
@@ -146,11 +190,19 @@ async fn definitions(hub: &Hub) -> Read<(Vec<String>, Vec<String>)> {
         let name = crds::name(&wanted).to_string();
         match found.iter().find(|found| crds::name(found) == name) {
             None => missing.push(name),
+            Some(found) if !is_established(found) => missing.push(format!("{name} (not established)")),
             Some(found) if fields(found) != fields(&wanted) => differ.push(name),
             Some(_) => {}
         }
     }
     Ok((missing, differ))
+}
+
+/// Whether the hub serves the kind.
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    let is_so = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+    conditions.into_iter().flatten().any(is_so)
 }
 
 /// Paths of all fields of a definition's versions. Descriptions and defaults, which servers rewrite, are left

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Finding,
-    facts::{Facts, Missing, NEEDED, Read},
+    facts::{Facts, Missing, NEEDED, Read, Scope},
 };
 use crate::queue;
 
@@ -50,6 +50,11 @@ pub fn judge(facts: &Facts, now: Timestamp) -> Vec<Finding> {
     let is_hub = !matches!(&facts.definitions, Ok((missing, _)) if is_no_hub(missing));
     findings.push(definitions);
     if !is_hub {
+        return findings;
+    }
+    findings.extend(admission(facts));
+    if facts.scope == Scope::Hub {
+        findings.push(controller(facts, now));
         return findings;
     }
     findings.extend(rights(facts));
@@ -127,6 +132,31 @@ fn definitions(facts: &Facts) -> Finding {
         Ok(_) => Finding::ok(about, format!("same as in this program ({})", env!("CARGO_PKG_VERSION"))),
         Err(missing) => unreadable(about, "definitions", missing),
     }
+}
+
+/// Admission policies that are missing, or not in force.
+fn admission(facts: &Facts) -> Vec<Finding> {
+    let about = "admission policies";
+    let install = "chart fleet installs them; without it, apply files/admission.yaml and \
+                   templates/quota-tree-warnings.yaml of the chart";
+    let (refuse, warn) = match &facts.admission {
+        Ok(found) => found,
+        Err(missing) => return vec![unreadable(about, "admission policies", missing)],
+    };
+    let mut findings = Vec::new();
+    if !refuse.is_empty() {
+        let found =
+            format!("not in force: {}; agents and tenants may do more than their part", names(refuse));
+        findings.push(Finding::error(about, found, install));
+    }
+    if !warn.is_empty() {
+        let found = format!("not in force: {}; nobody is warned of mistakes in quota trees", names(warn));
+        findings.push(Finding::warning(about, found, install));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(about, "those of agents, tenants and quota trees are in force"));
+    }
+    findings
 }
 
 /// A list that could not be read does not prove that all is well.

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::DoctorArgs;
+use facts::Scope;
 use fleet_console::progress::Progress;
 
 /// Result of a check, the worst last.
@@ -54,7 +55,8 @@ pub async fn run(connect: &Connect, args: &DoctorArgs) -> anyhow::Result<Answer>
     let _progress = Progress::start("checking the fleet");
     let findings = match connect.hub().await {
         Ok(hub) => {
-            let facts = facts::gather(&hub).await;
+            let scope = if args.hub_only { Scope::Hub } else { Scope::Fleet };
+            let facts = facts::gather(&hub, scope).await;
             judge::judge(&facts, Timestamp::now())
         }
         Err(error) => {
@@ -63,7 +65,8 @@ pub async fn run(connect: &Connect, args: &DoctorArgs) -> anyhow::Result<Answer>
             findings
         }
     };
-    let failed = findings.iter().any(|finding| finding.level == Level::Error);
+    let fails = if args.strict { Level::Warning } else { Level::Error };
+    let failed = findings.iter().any(|finding| finding.level >= fails);
     let answer = match output::data(args.shown.output.as_ref(), &json!({"items": findings}), ("", ".about"))?
     {
         Some(text) => Answer::text(text),

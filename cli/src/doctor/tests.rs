@@ -27,9 +27,11 @@ fn healthy() -> Facts {
     let policy = json!({"metadata": {"name": "train", "namespace": "default"},
         "status": {"conditions": [{"type": "Effective", "status": "True"}]}});
     Facts {
+        scope: Scope::Fleet,
         url: "https://hub:6443".to_string(),
         version: Ok("v1.36.0".to_string()),
         definitions: Ok((Vec::new(), Vec::new())),
+        admission: Ok((Vec::new(), Vec::new())),
         rights: [("clusters.fleet.dev".to_string(), true)].into(),
         controller: Ok(lease("2026-01-01T00:09:50Z")),
         clusters: Ok(vec![serde_json::from_value(east).expect("a cluster")]),
@@ -60,6 +62,7 @@ fn a_healthy_fleet_has_no_findings() {
     insta::assert_snapshot!(print(&judge(&healthy(), now())), @r"
     ok       hub: https://hub:6443 answers, Kubernetes v1.36.0
     ok       definitions: same as in this program (0.1.0)
+    ok       admission policies: those of agents, tenants and quota trees are in force
     ok       rights: this user may list clusters, bindings, units and trees
     ok       fleet-controller: host-1 leads
     ok       cluster east: its agent answers, 4 nodes are ready
@@ -120,6 +123,37 @@ fn version_skew_and_what_is_no_hub() {
         "another version",
         "upgrade the hub",
     );
+}
+
+#[test]
+fn an_admission_policy_that_is_not_in_force_is_named() {
+    let set = |refuse: &[&str], warn: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+        let admission = Ok((owned(refuse), owned(warn)));
+        move |facts: &mut Facts| facts.admission = admission
+    };
+    let about = "admission policies";
+    check(set(&["fleet-agent-works"], &[]), Level::Error, about, "fleet-agent-works", "admission.yaml");
+    check(set(&[], &["fleet-quota-tree"]), Level::Warning, about, "quota trees", "quota-tree-warnings.yaml");
+    let unknown = |facts: &mut Facts| facts.admission = Err(Missing::Forbidden("no".into()));
+    check(unknown, Level::Warning, about, "not checked: no", "right to list");
+}
+
+#[test]
+fn the_hub_alone_is_judged_without_those_who_use_it() {
+    let alone = |change: fn(&mut Facts)| {
+        wrong(|facts| {
+            facts.scope = Scope::Hub;
+            (facts.rights, facts.clusters) = (BTreeMap::new(), Err(Missing::NotFound));
+            (facts.trees, facts.policies) = (Err(Missing::NotFound), Err(Missing::NotFound));
+            change(facts);
+        })
+    };
+    assert_eq!(alone(|_| {}), []);
+    let led = alone(|facts| facts.controller = Ok(lease("2026-01-01T00:05:00Z")));
+    assert!(led.len() == 1 && led[0].found.starts_with("none leads"), "{led:?}");
+    let led = alone(|facts| facts.controller = Err(Missing::NotFound));
+    assert!(led.len() == 1 && led[0].found == "none has ever led", "{led:?}");
 }
 
 #[test]

@@ -313,6 +313,10 @@ fn an_explanation_fits_80_columns() {
     let left_out: Vec<&str> =
         wide.split_whitespace().filter(|word| !narrow.split_whitespace().any(|kept| kept == *word)).collect();
     assert_eq!(left_out, [""; 0], "{narrow}");
+    // A tree that is not in force is told beside the limits that are.
+    let invalid =
+        "INVALID: ElasticQuotaTree teams: root/team, max: found banana; allowed: amounts of resources";
+    assert!(wide.lines().any(|line| line == invalid), "{wide}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod events;
 mod item;
 mod offers;
 mod read;
+mod rows;
 mod tasks;
 mod write;
 
@@ -18,15 +19,14 @@ use serde_json::Value;
 
 use crate::server::{Selectors, Server};
 
-pub use detail::{
-    attempts, detail, number_of_attempts, of_attempt, task_attempts, tasks_of_counts, tasks_of_pods,
-};
+pub use detail::{Shown, attempts, detail, number_of_attempts, task_attempts};
 pub use error::JobError;
 pub use events::{Event, events};
 pub use item::{Item, Retries, Run, TAG_MAX, TAGS_MAX, item};
 pub use offers::Offers;
 pub use read::{Read, read};
-pub use tasks::{add_tasks, waiting_tasks};
+pub use rows::{tasks_of_counts, tasks_of_pods};
+pub use tasks::{Notes, add_tasks, waiting_tasks};
 pub use write::{
     Submitted, Who, identity, objects as native_objects, set_tags, start, stop, submit, user_of,
 };

@@ -3,19 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_pai::{
-    completion::{RoleRule, Rules},
-    exit,
-    state::State,
-};
+use fleet_pai::{exit, state::State};
 use fleet_policies::{reason::Reason, workload::WorkloadKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Run,
-    detail::{place_in, tasks_of_counts},
-    events, text,
+    Run, events,
+    rows::{Known, state_of},
+    text,
 };
 use crate::{
     cells::{
@@ -42,14 +38,11 @@ pub async fn waiting_tasks(server: &Server, run: &Run) -> Vec<WaitingPod> {
 /// The tasks that wait, for a caller who may not know why.
 fn unexplained(run: &Run, held: &BTreeSet<String>) -> Vec<WaitingPod> {
     let Some(rules) = run.rules().filter(|_| !held.is_empty()) else { return Vec::new() };
-    let shown = tasks_of_counts(run);
-    let waits = |rule: &RoleRule, index: i64| {
-        let task = &shown[&rule.role]["taskStatuses"][usize::try_from(index).unwrap_or(0)];
-        task["taskState"] == json!(State::Waiting)
-    };
+    let known = Known::of(run);
     let pods = rules.roles.iter().flat_map(|rule| {
-        let indices = (0..rule.instances).filter(|index| waits(rule, *index));
-        indices.map(|index| format!("{}-{index}", rule.task)).collect::<Vec<_>>()
+        let phases = known.phases(rule).into_iter().enumerate();
+        let waiting = phases.filter(|(_, phase)| state_of(run, phase) == State::Waiting);
+        waiting.map(|(index, _)| format!("{}-{index}", rule.task)).collect::<Vec<_>>()
     });
     let pods = pods.filter(|pod| !held.contains(pod));
     let message = "it has no cells yet; why is told to those who may read what is on the cells";
@@ -69,32 +62,78 @@ fn starts_task_by_task(run: &Run) -> bool {
 
 /// Adds to a job in OpenPAI's form why its tasks wait, and how often they were preempted.
 pub async fn add_tasks(server: &Server, run: &Run, detail: &mut Value) {
-    if !starts_task_by_task(run) {
-        return;
-    }
-    add_waiting(run, &waiting_tasks(server, run).await, detail);
-    if let Ok(events) = events::listed(server, run).await {
-        add_preempted(run, &preempted(&events), detail);
-    }
+    Notes::read(server, run).await.add(run, detail);
 }
 
-fn add_waiting(run: &Run, waiting: &[WaitingPod], detail: &mut Value) {
-    let rules = run.rules();
-    for pod in waiting {
-        let why = format!("{}: {}", pod.reason, pod.message);
-        if let Some(task) = task(rules.as_ref(), &pod.pod, detail) {
-            task["waitingReason"] = json!(why);
+/// Why the tasks of a job wait, and how often they were preempted: what its object does not say of them.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// The first that waits.
+    first: Option<WaitingPod>,
+    /// Why it waits, by pod such as `train-0`.
+    waiting: BTreeMap<String, String>,
+    preempted: BTreeMap<String, i64>,
+}
+
+impl Notes {
+    /// What the hub knows. Nothing of a job that starts as a whole.
+    pub async fn read(server: &Server, run: &Run) -> Self {
+        if !starts_task_by_task(run) {
+            return Self::default();
+        }
+        let waiting = waiting_tasks(server, run).await;
+        let events = events::listed(server, run).await.unwrap_or_default();
+        Self::of(waiting, preempted(&events))
+    }
+
+    fn of(waiting: Vec<WaitingPod>, preempted: BTreeMap<String, i64>) -> Self {
+        let first = waiting.first().cloned();
+        let why = |pod: WaitingPod| (pod.pod, format!("{}: {}", pod.reason, pod.message));
+        Self { first, waiting: waiting.into_iter().map(why).collect(), preempted }
+    }
+
+    /// Adds them to a job in OpenPAI's form, to the job itself and to its tasks.
+    fn add(&self, run: &Run, detail: &mut Value) {
+        self.add_to_job(detail);
+        let rules = run.rules();
+        let roles = rules.iter().flat_map(|rules| &rules.roles);
+        let names: BTreeMap<&str, &str> =
+            roles.map(|rule| (rule.role.as_str(), rule.task.as_str())).collect();
+        for (role, name) in names {
+            let role = detail.get_mut("taskRoles").and_then(|roles| roles.get_mut(role));
+            let tasks = role.and_then(|role| role.get_mut("taskStatuses")?.as_array_mut());
+            for (index, task) in (0..).zip(tasks.into_iter().flatten()) {
+                self.add_to_task(name, index, task);
+            }
         }
     }
-    let status = &mut detail["jobStatus"];
-    if let (Some(first), true) = (waiting.first(), status["waitingReason"].is_null()) {
-        let more = if waiting.len() > 1 {
-            format!(" (and {} more tasks)", waiting.len() - 1)
-        } else {
-            String::new()
+
+    /// Why the job waits, if all that waits are tasks of it.
+    pub fn add_to_job(&self, detail: &mut Value) {
+        let status = &mut detail["jobStatus"];
+        let Some(first) = self.first.as_ref().filter(|_| status["waitingReason"].is_null()) else { return };
+        let more = match self.waiting.len() {
+            0 | 1 => String::new(),
+            several => format!(" (and {} more tasks)", several - 1),
         };
         status["waitingReason"] =
             json!(format!("{}: {} waits: {}{more}", first.reason, first.pod, first.message));
+    }
+
+    /// What is known of the task of this name and index, added to it.
+    pub fn add_to_task(&self, task: &str, index: i64, shown: &mut Value) {
+        if self.waiting.is_empty() && self.preempted.is_empty() {
+            return;
+        }
+        let pod = format!("{task}-{index}");
+        if let Some(why) = self.waiting.get(&pod) {
+            shown["waitingReason"] = json!(why);
+        }
+        if let Some(count) = self.preempted.get(&pod) {
+            shown["retries"] = json!(shown["retries"].as_i64().unwrap_or(0).saturating_add(*count));
+            shown["accountableRetries"] = json!(0);
+            shown["lastRetriedExitCode"] = json!(exit::POD_DELETED);
+        }
     }
 }
 
@@ -109,24 +148,6 @@ fn preempted(events: &[Value]) -> BTreeMap<String, i64> {
         }
     }
     counts
-}
-
-fn add_preempted(run: &Run, counts: &BTreeMap<String, i64>, detail: &mut Value) {
-    let rules = run.rules();
-    for (pod, count) in counts {
-        if let Some(task) = task(rules.as_ref(), pod, detail) {
-            task["retries"] = json!(task["retries"].as_i64().unwrap_or(0).saturating_add(*count));
-            task["accountableRetries"] = json!(0);
-            task["lastRetriedExitCode"] = json!(exit::POD_DELETED);
-        }
-    }
-}
-
-/// The task of a pod such as `train-0`, in a job as it is shown.
-fn task<'d>(rules: Option<&Rules>, pod: &str, detail: &'d mut Value) -> Option<&'d mut Value> {
-    let (rule, index) = place_in(rules?, pod)?;
-    let tasks = detail["taskRoles"][&rule.role]["taskStatuses"].as_array_mut()?;
-    tasks.get_mut(usize::try_from(index).ok()?)
 }
 
 #[cfg(test)]
@@ -175,9 +196,8 @@ mod tests {
             |i: usize| WaitingPod { pod: format!("r99-{i}"), reason: "R".into(), message: "m".into() };
         let waiting: Vec<WaitingPod> = (0..TASKS).map(waits).collect();
         let began = std::time::Instant::now();
-        add_waiting(&run, &waiting, &mut shown);
         let counts = waiting.iter().map(|pod| (pod.pod.clone(), i64::MAX)).collect();
-        add_preempted(&run, &counts, &mut shown);
+        Notes::of(waiting, counts).add(&run, &mut shown);
         let last = &shown["taskRoles"]["r99"]["taskStatuses"][TASKS - 1];
         assert_eq!((&last["waitingReason"], &last["retries"]), (&json!("R: m"), &json!(i64::MAX)));
         // Read for each task, they have 600 MB.
@@ -193,14 +213,13 @@ mod tests {
             reason: "InsufficientCells".into(),
             message: "none".into(),
         };
-        add_waiting(&run, &[pod("train-1"), pod("train-2")], &mut shown);
         let events = [
             json!({"reason": "Preempted", "count": 2,
                 "message": "train-1 preempted by default/bob-j (VirtualCluster); the other pods run on"}),
             json!({"reason": "Preempted", "message": "evicted from east: preempted by bob"}),
             json!({"reason": "ScheduleBindingSucceed", "message": "train-0 preempted by nobody"}),
         ];
-        add_preempted(&run, &preempted(&events), &mut shown);
+        Notes::of(vec![pod("train-1"), pod("train-2")], preempted(&events)).add(&run, &mut shown);
         let task = |index: usize| shown["taskRoles"]["train"]["taskStatuses"][index].clone();
         assert_eq!(task(1)["waitingReason"], "InsufficientCells: none");
         assert_eq!((&task(1)["retries"], &task(1)["lastRetriedExitCode"]), (&json!(2), &json!(-101)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query as Parameters, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{caller::Caller, error::RestError, query::Query, state::Shared};
-use crate::jobs::{self, Item, JobError, Offers, Run, TAG_MAX, TAGS_MAX, Who};
+use super::{caller::Caller, error::RestError, looks::Looks, query::Query, sent, state::Shared};
+use crate::jobs::{self, Item, JobError, Notes, Offers, Run, TAG_MAX, TAGS_MAX, Who};
 
 type Answer = Result<Json<Value>, RestError>;
 
@@ -46,10 +46,12 @@ async fn newest(caller: &Caller, namespace: &str, id: &str) -> Result<Run, JobEr
 
 pub async fn list(
     State(portal): Shared,
+    Extension(looks): Extension<Looks>,
     caller: Caller,
     Parameters(given): Parameters<BTreeMap<String, String>>,
 ) -> Answer {
     let query = Query::read(&given)?;
+    let _turn = looks.list(&caller).await?;
     let (total, items) = query.apply(all(&caller, &portal.namespace).await?);
     let items = json!(items);
     Ok(Json(if query.with_total_count { json!({"totalCount": total, "data": items}) } else { items }))
@@ -70,13 +72,19 @@ fn accepted(message: String) -> Response {
     (status, Json(json!({"status": status.as_u16(), "message": message}))).into_response()
 }
 
-pub async fn detail(State(portal): Shared, caller: Caller, Path(id): Path<String>) -> Answer {
+pub async fn detail(
+    State(portal): Shared,
+    Extension(looks): Extension<Looks>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Response, RestError> {
     let found = runs(&caller, &portal.namespace, &id).await?;
-    let Json(mut shown) = attempt_of(&found, &id, None)?;
-    if let Some(newest) = found.first() {
-        jobs::add_tasks(&caller.server, newest, &mut shown).await;
-    }
-    Ok(Json(shown))
+    let _turn = looks.job(&caller, &found).await?;
+    let notes = match found.first() {
+        Some(newest) => Notes::read(&caller.server, newest).await,
+        None => Notes::default(),
+    };
+    Ok(sent::job(found, None, notes))
 }
 
 /// Attempts are counted from 0: each run of the job, and before it each of its attempts that Fleet ended.
@@ -84,18 +92,21 @@ pub async fn attempt(
     State(portal): Shared,
     caller: Caller,
     Path((id, attempt)): Path<(String, String)>,
-) -> Answer {
-    attempt_of(&runs(&caller, &portal.namespace, &id).await?, &id, Some(&attempt))
+) -> Result<Response, RestError> {
+    let found = runs(&caller, &portal.namespace, &id).await?;
+    let number = number_of(&found, &id, &attempt)?;
+    Ok(sent::job(found, Some(number), Notes::default()))
 }
 
-pub(super) fn attempt_of(found: &[Run], id: &str, attempt: Option<&str>) -> Answer {
-    // No job has so many.
-    let number = attempt.map(|attempt| attempt.parse().unwrap_or(usize::MAX));
-    jobs::of_attempt(found, number).map(Json).map_err(|all| {
-        let (attempt, most) = (attempt.unwrap_or_default(), all.saturating_sub(1));
-        let message = format!("job {id}: found attempt {attempt:?}; allowed: 0 to {most}");
-        RestError::new(404, "NoJobAttemptError", message)
-    })
+/// The number of an attempt that a job has.
+pub(super) fn number_of(found: &[Run], id: &str, attempt: &str) -> Result<usize, RestError> {
+    let all = jobs::number_of_attempts(found);
+    attempt.parse::<usize>().ok().filter(|number| *number < all).ok_or_else(|| no_attempt(id, attempt, all))
+}
+
+pub(super) fn no_attempt(id: &str, attempt: &str, all: usize) -> RestError {
+    let message = format!("job {id}: found attempt {attempt:?}; allowed: 0 to {}", all.saturating_sub(1));
+    RestError::new(404, "NoJobAttemptError", message)
 }
 
 pub async fn attempts(State(portal): Shared, caller: Caller, Path(id): Path<String>) -> Answer {
@@ -125,11 +136,13 @@ pub async fn config(
 
 pub async fn events(
     State(portal): Shared,
+    Extension(looks): Extension<Looks>,
     caller: Caller,
     Path(id): Path<String>,
     Parameters(given): Parameters<BTreeMap<String, String>>,
 ) -> Answer {
     let run = newest(&caller, &portal.namespace, &id).await?;
+    let _turn = looks.job(&caller, std::slice::from_ref(&run)).await?;
     let mut events = jobs::events(&caller.server, &run).await?;
     if let Some(kind) = given.get("type") {
         if !["Normal", "Warning"].contains(&kind.as_str()) {

@@ -9,7 +9,9 @@ mod cells;
 mod error;
 mod inspect;
 mod jobs;
+mod looks;
 mod query;
+mod sent;
 mod state;
 mod tasks;
 mod tokens;
@@ -18,7 +20,7 @@ mod users;
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, State},
     middleware::map_response,
     routing::{delete, get, post, put},
@@ -60,6 +62,7 @@ pub fn router(portal: Portal) -> Router {
         .route("/v1/inspect/", get(inspect::paths))
         .fallback(error::no_route)
         .layer(DefaultBodyLimit::max(error::BODY_MAX))
+        .layer(Extension(looks::Looks::default()))
         .layer(map_response(error::in_form))
         .with_state(Arc::new(portal))
 }

@@ -1,7 +1,7 @@
 //! One task of a job: its attempts, and the log of the present one.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, State},
     http::header,
     response::{IntoResponse, Response},
@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use super::{
     caller::Caller,
     error::RestError,
-    jobs::{attempt_of, runs},
+    jobs::{no_attempt, number_of, runs},
+    looks::Looks,
     state::{Portal, Shared},
 };
 use crate::{
-    jobs::{self, Run},
+    jobs::{self, Notes, Run, Shown},
     members,
     server::is_path_part,
 };
@@ -40,41 +41,59 @@ pub struct Of {
 }
 
 /// The task with its attempts, and the run of the job if this is its present attempt.
-async fn find(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, Option<Run>), RestError> {
+async fn find(
+    portal: &Portal,
+    looks: &Looks,
+    caller: &Caller,
+    of: &Of,
+) -> Result<(Value, Option<Run>), RestError> {
     let found = runs(caller, &portal.namespace, &of.id).await?;
-    let Json(mut shown) = attempt_of(&found, &of.id, Some(&of.attempt))?;
-    let is_present =
-        of.attempt.parse().is_ok_and(|attempt: usize| attempt + 1 == jobs::number_of_attempts(&found));
-    let present = found.into_iter().next().filter(|_| is_present);
-    if let Some(run) = &present {
-        jobs::add_tasks(&caller.server, run, &mut shown).await;
+    let number = number_of(&found, &of.id, &of.attempt)?;
+    let _turn = looks.job(caller, &found).await?;
+    let is_present = number + 1 == jobs::number_of_attempts(&found);
+    let notes = match found.first().filter(|_| is_present) {
+        Some(run) => Notes::read(&caller.server, run).await,
+        None => Notes::default(),
+    };
+    let task = {
+        let shown = Shown::of(&found, Some(number)).map_err(|all| no_attempt(&of.id, &of.attempt, all))?;
+        task(&shown, of, &notes)?
+    };
+    Ok((task, found.into_iter().next().filter(|_| is_present)))
+}
+
+fn task(shown: &Shown<'_>, of: &Of, notes: &Notes) -> Result<Value, RestError> {
+    if let Ok(index) = of.index.parse::<usize>()
+        && let Some((rule, mut task)) = shown.task(&of.role, index)
+    {
+        notes.add_to_task(&rule.task, i64::try_from(index).unwrap_or(i64::MAX), &mut task);
+        return Ok(jobs::task_attempts(&task, &of.role));
     }
-    let index = of.index.parse().ok();
-    let task = index.and_then(|index| jobs::task_attempts(&shown, &of.role, index));
-    let task = task.ok_or_else(|| {
-        let roles = shown["taskRoles"].as_object().into_iter().flatten().map(|(name, role)| {
-            let tasks = role["taskStatuses"].as_array().map_or(0, Vec::len);
-            format!("{name} 0 to {}", tasks.saturating_sub(1))
-        });
-        let allowed = roles.collect::<Vec<_>>().join(", ");
-        let message = format!("job {}: found task {:?} {:?}; allowed: {allowed}", of.id, of.role, of.index);
-        RestError::new(404, "NoTaskError", message)
-    })?;
-    Ok((task, present))
+    let roles = shown.roles().into_iter();
+    let allowed = roles.map(|(name, rule)| format!("{name} 0 to {}", (rule.instances - 1).max(0)));
+    let allowed = allowed.collect::<Vec<_>>().join(", ");
+    let message = format!("job {}: found task {:?} {:?}; allowed: {allowed}", of.id, of.role, of.index);
+    Err(RestError::new(404, "NoTaskError", message))
 }
 
 /// `GET .../attempts`.
 pub async fn attempts(
     State(portal): Shared,
+    Extension(looks): Extension<Looks>,
     caller: Caller,
     Path(of): Path<Of>,
 ) -> Result<Json<Value>, RestError> {
-    Ok(Json(find(&portal, &caller, &of).await?.0))
+    Ok(Json(find(&portal, &looks, &caller, &of).await?.0))
 }
 
 /// The run whose pod has the log: that of the task's last attempt in the job's present one.
-async fn with_log(portal: &Portal, caller: &Caller, of: &Of) -> Result<(Value, Run), RestError> {
-    let (task, present) = find(portal, caller, of).await?;
+async fn with_log(
+    portal: &Portal,
+    looks: &Looks,
+    caller: &Caller,
+    of: &Of,
+) -> Result<(Value, Run), RestError> {
+    let (task, present) = find(portal, looks, caller, of).await?;
     let number = of.number.clone().unwrap_or_default();
     let last = task["attempts"].as_array().and_then(|attempts| attempts.last());
     let last = last.map_or(0, |attempt| attempt["attemptId"].as_i64().unwrap_or(0));
@@ -100,10 +119,11 @@ fn pod_of(run: &Run, task: &str, index: &str) -> Option<String> {
 /// `GET .../attempts/{k}/logs`: where the logs are. Standard output and errors are one.
 pub async fn logs(
     State(portal): Shared,
+    Extension(looks): Extension<Looks>,
     caller: Caller,
     Path(of): Path<Of>,
 ) -> Result<Json<Value>, RestError> {
-    with_log(&portal, &caller, &of).await?;
+    with_log(&portal, &looks, &caller, &of).await?;
     let number = of.number.unwrap_or_default();
     let uri = format!(
         "/api/v2/jobs/{}/attempts/{}/taskRoles/{}/taskIndex/{}/attempts/{number}/logs/{CONTAINER}",
@@ -113,8 +133,13 @@ pub async fn logs(
 }
 
 /// `GET .../attempts/{k}/logs/app`: the log's last lines, from the member, with what the caller may read of it.
-pub async fn log(State(portal): Shared, caller: Caller, Path(of): Path<Of>) -> Result<Response, RestError> {
-    let (_, run) = with_log(&portal, &caller, &of).await?;
+pub async fn log(
+    State(portal): Shared,
+    Extension(looks): Extension<Looks>,
+    caller: Caller,
+    Path(of): Path<Of>,
+) -> Result<Response, RestError> {
+    let (_, run) = with_log(&portal, &looks, &caller, &of).await?;
     let none = |why: String| RestError::new(404, "NoTaskLogError", format!("job {}: {why}", of.id));
     if of.container.as_deref() != Some(CONTAINER) {
         return Err(none(format!("found log {:?}; allowed: {CONTAINER}", of.container)));

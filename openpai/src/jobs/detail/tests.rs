@@ -1,4 +1,7 @@
+use fleet_pai::names;
+
 use super::*;
+use crate::jobs::{rows::GROUP_NAME_MAX, tasks_of_counts, tasks_of_pods};
 
 fn run(status: Value, binding: Value) -> Run {
     let rules = json!({"roles": [{"role": "train", "task": "train", "instances": 2, "minFailed": 1, "minSucceeded": 1,
@@ -7,6 +10,17 @@ fn run(status: Value, binding: Value) -> Run {
             "annotations": {names::ID_ANNOTATION: "alice~j", names::RULES_ANNOTATION: rules.to_string()}},
         "status": status});
     Run::of(object, Some(binding)).expect("a job")
+}
+
+/// An attempt with all of its tasks.
+fn of_attempt(runs: &[Run], number: Option<usize>) -> Result<Value, usize> {
+    let shown = Shown::of(runs, number)?;
+    let mut whole = shown.job();
+    for (role, rule) in shown.roles() {
+        let tasks: Vec<Value> = shown.tasks(rule).map(|(_, task)| task).collect();
+        whole["taskRoles"][role] = json!({"taskStatuses": tasks});
+    }
+    Ok(whole)
 }
 
 fn attempt_of(reason: &str, epoch: i64) -> Value {
@@ -99,6 +113,14 @@ fn an_attempt_is_found_by_the_number_that_its_job_gives() {
     assert_eq!((&status["attemptId"], &status["attemptState"]), (&json!(0), &json!("FAILED")));
     assert_eq!((&status["appExitCode"], &status["appCompletedTime"]), (&json!(-101), &json!(3000)));
     assert_eq!(first["taskRoles"]["train"]["taskStatuses"][1]["containerExitCode"], -101);
+    for number in [0, 1] {
+        let (shown, whole) =
+            (Shown::of(&runs, Some(number)), of_attempt(&runs, Some(number)).expect("it is there"));
+        let shown = shown.expect("it is there");
+        let (rule, task) = shown.task("train", 1).expect("a task");
+        assert_eq!((rule.task.as_str(), &task), ("train", &whole["taskRoles"]["train"]["taskStatuses"][1]));
+        assert!(shown.task("train", 2).is_none() && shown.task("other", 0).is_none());
+    }
     assert_eq!(of_attempt(&runs, Some(2)), Err(2));
     let listed: Vec<(Value, Value, Value)> = attempts(&runs)
         .into_iter()
@@ -126,7 +148,8 @@ fn no_number_of_an_annotation_makes_tasks_that_no_job_has() {
         assert_eq!(item(&run).total_task_number, 0);
         let shown = of_attempt(std::slice::from_ref(&run), None).expect("one attempt");
         assert_eq!(shown["taskRoles"], json!({}));
-        assert_eq!(task_attempts(&shown, "a", 0), None);
+        let shown = Shown::of(std::slice::from_ref(&run), None).expect("one attempt");
+        assert!(shown.task("a", 0).is_none());
     }
 }
 

@@ -6,8 +6,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context;
+use fleet_api::crds::{self, Side};
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server, private};
-use fleet_kubesim::{RunTime, hollow};
+use fleet_kubesim::{RunTime, hollow, standins};
 use fleet_tests::{
     FleetSpec, Polled, TestFleet,
     console::Block,
@@ -17,7 +18,7 @@ use fleet_tests::{
     servers::install_crypto,
 };
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::terminal::Terminal;
@@ -30,7 +31,7 @@ pub enum Scene {
     /// The same; its fleet has the nodes of HiveD's lab.
     Lab,
     /// Administrators' kubeconfigs of two clusters, `hub.kubeconfig` and `east.kubeconfig`, and the programs of Fleet: what the
-    /// README asks for.
+    /// README asks for. East has a training operator and a scheduler of its own.
     FirstClusters,
     /// The same, for the page about operating them.
     Clusters,
@@ -108,7 +109,7 @@ impl Stage {
     }
 }
 
-/// A cluster without Fleet's definitions.
+/// A cluster without Fleet, and with the definitions of others.
 pub struct Bare {
     client: Client,
     api: ApiServer,
@@ -118,9 +119,9 @@ pub struct Bare {
 impl Bare {
     /// Starts it; `NAME.kubeconfig` in the directory of the checkout is its administrator's. helm warns of one that others can
     /// read.
-    async fn start(name: &str, terminal: &Terminal) -> anyhow::Result<Self> {
+    async fn start(name: &str, crds: Vec<Value>, terminal: &Terminal) -> anyhow::Result<Self> {
         install_crypto();
-        let config = Config { access: Access::Rbac, ..Config::default() };
+        let config = Config { access: Access::Rbac, crds, ..Config::default() };
         let api = ApiServer::open(config).await.with_context(|| format!("API server {name}"))?;
         let served = api.serve(ServeOptions::default()).await?;
         private::write(&terminal.checkout()?.join(format!("{name}.kubeconfig")), &served.kubeconfig(name))?;
@@ -132,7 +133,11 @@ async fn two_clusters(terminal: &Terminal) -> anyhow::Result<Stage> {
     for program in ["fleet-controller", "member-agent"] {
         terminal.install(program)?;
     }
-    let (hub, east) = (Bare::start("hub", terminal).await?, Bare::start("east", terminal).await?);
+    // What a training operator brings is not Fleet's to change.
+    let operators = |definition: &Value| crds::name(definition) == "pytorchjobs.kubeflow.org";
+    let of_east = crds::definitions(Side::Member).into_iter().filter(operators).collect();
+    let hub = Bare::start("hub", Vec::new(), terminal).await?;
+    let east = Bare::start("east", of_east, terminal).await?;
     let nodes = hollow::NodeSpec {
         count: 4,
         cpu: "64".to_string(),
@@ -144,6 +149,8 @@ async fn two_clusters(terminal: &Terminal) -> anyhow::Result<Stage> {
     let stop = CancellationToken::new();
     let options = hollow::Options::new("east", nodes, RunTime::For(Duration::from_secs(60)));
     tokio::spawn(hollow::run(east.client.clone(), options, stop.clone()));
+    tokio::spawn(standins::operator::run(east.client.clone(), stop.clone()));
+    tokio::spawn(standins::scheduler::run(east.client.clone(), stop.clone()));
     Ok(Stage::Clusters(vec![hub, east], stop))
 }
 
