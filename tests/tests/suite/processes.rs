@@ -96,10 +96,16 @@ async fn separate_processes_over_tls_outlive_a_kill() -> anyhow::Result<()> {
     assert!(before.iter().all(|uid| after.contains(uid)), "the pods that ran are the pods that ended");
     until_state(&hub.client, "b", "Succeeded").await?;
     for name in ["a", "b"] {
-        let binding = objects::get(&hub.client, BINDING, "default", &format!("{name}-pytorchjob")).await?;
-        let binding = binding.unwrap_or_default();
-        assert_eq!(binding["spec"]["epoch"], 1, "{name} ran once");
-        assert_eq!(binding["status"]["result"]["outcome"], "Succeeded");
+        // The job's status and the binding's result are two writes.
+        wait_for("the result of the run", WITHIN, async || {
+            let binding =
+                objects::get(&hub.client, BINDING, "default", &format!("{name}-pytorchjob")).await?;
+            let binding = binding.unwrap_or_default();
+            let (epoch, outcome) = (&binding["spec"]["epoch"], &binding["status"]["result"]["outcome"]);
+            assert_eq!(epoch, 1, "{name} ran once");
+            Ok(Polled::when(outcome == "Succeeded", || format!("{name}: {outcome}")))
+        })
+        .await?;
     }
     stop.cancel();
     hollow.await??;
