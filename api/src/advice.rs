@@ -6,7 +6,7 @@
 //! Generated from the same table of attributes as the controller's messages. A test compares the chart's copy
 //! with it.
 
-use fleet_quota::{ATTRIBUTES, Attribute, On, Values};
+use fleet_quota_tree::{ATTRIBUTES, Attribute, On, Values};
 use serde_json::{Value, json};
 
 /// Name of the policy and of its binding.

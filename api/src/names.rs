@@ -82,13 +82,16 @@ pub const QUEUE_PARENT_ANNOTATION: &str = "kube-queue/parent";
 /// policies select objects by it.
 pub const RESTRICTED_LABEL: &str = "fleet.dev/restricted";
 /// Annotation on such an object: who may submit, as the API server names them
-/// (`fleet_quota::QuotaTree::submitters`, `cells::VcAccess::subjects`).
+/// (`fleet_quota_tree::QuotaTree::submitters`, `cells::VcAccess::subjects`).
 pub const SUBMITTERS_ANNOTATION: &str = "fleet.dev/submitters";
 /// Annotation on such a Queue: namespaces whose jobs belong to it without a label.
 pub const QUOTA_NAMESPACES_ANNOTATION: &str = "fleet.dev/quota-namespaces";
 
 /// Annotation on a job, set by the job or its owner: RFC 3339 time of its last checkpoint.
 pub const LAST_CHECKPOINT_ANNOTATION: &str = "fleet.dev/last-checkpoint-time";
+
+/// Annotation on a QueueUnit: since when the job has its place (RFC 3339), if an edit took an earlier one.
+pub const QUEUE_PLACE_ANNOTATION: &str = "fleet.dev/queue-place";
 
 /// Annotation on a job of the hub: `true` stops the job. A running job is evicted, a waiting one leaves its
 /// queue; both end Failed with the reason `Stopped`.

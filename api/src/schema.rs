@@ -1,7 +1,7 @@
 //! Schema parts that derived schemas cannot express: quantities that may be numbers, open maps, the recursive
 //! quota node.
 
-use fleet_quota::Attribute;
+use fleet_quota_tree::Attribute;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn quota_node_value(depth: usize) -> Value {
             "x-kubernetes-preserve-unknown-fields": true,
         });
     }
-    let attributes: Vec<String> = fleet_quota::ATTRIBUTES
+    let attributes: Vec<String> = fleet_quota_tree::ATTRIBUTES
         .iter()
         .map(|Attribute(name, on, values, ..)| format!("{name} on {}: {}", on.describe(), values.describe()))
         .collect();

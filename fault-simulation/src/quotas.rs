@@ -3,7 +3,7 @@
 //! It has its own branch of the seed, so fleet, jobs and faults stay the same. Every job fits its leaf if nothing
 //! else runs there: its result does not depend on the order of jobs.
 
-use fleet_quota::PREEMPTIBLE_LABEL;
+use fleet_quota_tree::PREEMPTIBLE_LABEL;
 use serde_json::{Value, json};
 
 use super::{plan::EXPECT_LABEL, random::Random};
@@ -159,7 +159,7 @@ fn pods(job: &Value) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use fleet_quota::{NodeSpec, QuotaTree};
+    use fleet_quota_tree::{NodeSpec, QuotaTree};
 
     use super::*;
 

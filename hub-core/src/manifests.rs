@@ -211,7 +211,7 @@ fn annotate(manifest: &mut Value, name: &str, value: &str) {
 
 /// Keeps the quota labels of a run: an edited label applies from the next run on.
 fn keep_quota_labels(running: &Value, governed: &mut Value) {
-    for label in fleet_quota::QUOTA_LABELS {
+    for label in fleet_quota_tree::QUOTA_LABELS {
         let known = running["metadata"]["labels"].get(label).cloned();
         if known.is_some() && governed["metadata"]["labels"].is_null() {
             governed["metadata"]["labels"] = json!({});

@@ -20,7 +20,8 @@ use fleet_api::{cells::AccessRules, reservation::ReservationPhase};
 use fleet_cells::config::ClusterConfig;
 use fleet_planner::{Silence, verify};
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
+use fleet_quota::{JobId, Ledger, QueuePolicy, TakeRule};
+use fleet_quota_tree::QuotaTree;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{

@@ -8,7 +8,8 @@ use fleet_api::{
     cells::{AccessRules, VcAccess},
     names,
 };
-use fleet_quota::{MAX_JOBS, NodeId, Planner, QuotaTree, queue_prefix};
+use fleet_quota::Planner;
+use fleet_quota_tree::{MAX_JOBS, NodeId, QuotaTree, queue_prefix};
 use fleet_resources::{Resources, quantity};
 use kube_core::ResourceExt;
 use serde_json::{Map, Value, json};

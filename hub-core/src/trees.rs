@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::{ElasticQuotaTree, names, patch::merge_diff};
 use fleet_policies::reason::Reason;
-use fleet_quota::{NodeSpec, QuotaTree};
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 use jiff::Timestamp;
 use kube_core::ResourceExt;
 use serde_json::{Value, json};

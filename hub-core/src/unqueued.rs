@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use fleet_api::binding::Admission;
-use fleet_quota::{Ledger, NodeId, PREEMPTIBLE_LABEL};
+use fleet_quota::Ledger;
+use fleet_quota_tree::{NodeId, PREEMPTIBLE_LABEL};
 use fleet_resources::Resources;
 use serde_json::Value;
 

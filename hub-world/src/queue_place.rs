@@ -14,7 +14,7 @@ use fleet_api::{
     convert,
 };
 use fleet_policies::reason::Reason;
-use fleet_quota::QUOTA_LABELS;
+use fleet_quota_tree::QUOTA_LABELS;
 use jiff::Timestamp;
 
 use crate::binding::BindingEntry;

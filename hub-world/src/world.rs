@@ -24,7 +24,7 @@ use fleet_policies::choice::PolicyScope;
 use fleet_policies::pod_security::Level;
 use fleet_policies::policy_index::PolicyIndex;
 use fleet_policies::priority::Classes;
-use fleet_quota::QuotaTree;
+use fleet_quota_tree::QuotaTree;
 
 use crate::{binding::BindingEntry, kinds::KindRef};
 

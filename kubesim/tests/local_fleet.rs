@@ -3,7 +3,7 @@
 use std::{future::Future, path::Path, time::Duration};
 
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
-use fleet_quota::{On, Values};
+use fleet_quota_tree::{On, Values};
 use http::Request;
 use kube::{
     Api, Client, ResourceExt,
@@ -185,14 +185,14 @@ fn with_attribute(name: &str, value: &str, inner_levels: usize, on: On) -> serde
 async fn an_odd_tree_is_warned_of_at_once() {
     let fleet = start(None, Duration::from_secs(1)).await;
     let mut wrong = wrong_of_amounts(&fleet.hub()).await;
-    for fleet_quota::Attribute(name, on, values, ..) in fleet_quota::ATTRIBUTES.iter().copied() {
+    for fleet_quota_tree::Attribute(name, on, values, ..) in fleet_quota_tree::ATTRIBUTES.iter().copied() {
         let (right, odd) = values_of(values);
         let all = right.iter().map(|value| (*value, true)).chain(odd.iter().map(|value| (*value, false)));
         for (value, is_right) in all {
             // The deepest level that the policy looks at.
             let root = with_attribute(name, value, fleet_api::advice::LEVELS - 2, on);
             let spec = serde_json::from_value(root.clone()).expect("a tree");
-            let (_, said) = fleet_quota::QuotaTree::build(&spec).expect("a valid tree");
+            let (_, said) = fleet_quota_tree::QuotaTree::build(&spec).expect("a valid tree");
             let told = warnings(&fleet.hub(), &root).await;
             let names = |text: &str| text.contains(name);
             let by_hub = told.iter().any(|warning| names(warning));

@@ -4,7 +4,7 @@ use fleet_api::{
     names::{CLASS_LABEL, VIRTUAL_CLUSTER_LABEL},
     yaml,
 };
-use fleet_quota::QUOTA_LABELS;
+use fleet_quota_tree::QUOTA_LABELS;
 use fleet_resources::quantity;
 use fleet_views::amounts::GPU;
 use serde_json::{Map, Value, json};

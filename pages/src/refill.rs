@@ -2,7 +2,7 @@
 //! everything: what it could not say would be lost, and such a job is cloned as YAML.
 
 use fleet_api::names::{CLASS_LABEL, USER_LABELS, VIRTUAL_CLUSTER_LABEL};
-use fleet_quota::QUOTA_LABELS;
+use fleet_quota_tree::QUOTA_LABELS;
 use fleet_views::amounts::GPU;
 use serde_json::Value;
 

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use fleet_quota::{JobId, NodeId};
+use fleet_quota::JobId;
+use fleet_quota_tree::NodeId;
 
 use crate::{
     job::{Job, Waiting},

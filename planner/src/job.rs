@@ -40,7 +40,7 @@ pub struct Job {
     /// `namespace/name`; the namespace selects the quota leaf if no label does.
     pub id: JobId,
     pub shape: Arc<JobShape>,
-    /// The job's labels among [`fleet_quota::QUOTA_LABELS`].
+    /// The job's labels among [`fleet_quota_tree::QUOTA_LABELS`].
     pub quota_labels: BTreeMap<String, String>,
     /// Path of the leaf in which it was admitted. Its use is counted there, also if its labels name another or the
     /// tree no longer has a leaf for it. Only for jobs that hold quota and are bound.

@@ -10,9 +10,8 @@ use std::{
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_policies::reason::Reason;
-use fleet_quota::{
-    AdmittedJob, ClusterName, JobId, LeafError, Ledger, NodeId, QueuePolicy, QuotaTree, WaitingJob,
-};
+use fleet_quota::{AdmittedJob, ClusterName, JobId, Ledger, QueuePolicy, WaitingJob};
+use fleet_quota_tree::{LeafError, NodeId, QuotaTree};
 
 use crate::{
     cells::CellRoom,

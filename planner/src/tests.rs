@@ -5,7 +5,8 @@ use std::{
 
 use fleet_placement::{GangComponent, NodeShape, PodShape};
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, NodeId, NodeSpec, QuotaTree};
+use fleet_quota::JobId;
+use fleet_quota_tree::{NodeId, NodeSpec, QuotaTree};
 use fleet_resources::Resources;
 
 use super::{job::name_of, *};
@@ -442,7 +443,7 @@ fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
             });
         }
         if let Some(namespaces) = namespaces {
-            let attribute = fleet_quota::SUBMITTER_NAMESPACES.to_string();
+            let attribute = fleet_quota_tree::SUBMITTER_NAMESPACES.to_string();
             spec.children[1].attributes.insert(attribute, namespaces.to_string());
         }
         Arc::new(QuotaTree::build(&spec).expect("the tree above is valid").0)
@@ -451,7 +452,7 @@ fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
     fleet.planner.set_tree(Some(closed(Some(""))), 0);
     fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
     let label = |job: Job| Job {
-        quota_labels: [(fleet_quota::QUOTA_LABELS[0].to_string(), "other".to_string())].into(),
+        quota_labels: [(fleet_quota_tree::QUOTA_LABELS[0].to_string(), "other".to_string())].into(),
         ..job
     };
     fleet.submit(label(job("queued", 1, 4)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_policies::{reason::Reason, workload};
-use fleet_quota::{MAX_JOBS, QuotaTree, REQUIRE_QUEUE};
+use fleet_quota_tree::{MAX_JOBS, QuotaTree, REQUIRE_QUEUE};
 use serde_json::Value;
 
 use crate::Waiting;

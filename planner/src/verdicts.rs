@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, NodeId};
+use fleet_quota::JobId;
+use fleet_quota_tree::NodeId;
 
 use crate::{decision::earliest, job::Waiting};
 

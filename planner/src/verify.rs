@@ -8,7 +8,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_quota::{JobId, Ledger, MAX_JOBS, NodeId, TakeRule};
+use fleet_quota::{JobId, Ledger, TakeRule};
+use fleet_quota_tree::{MAX_JOBS, NodeId};
 use fleet_resources::{ResourceName, Resources};
 
 use crate::Decision;

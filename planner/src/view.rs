@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use fleet_policies::reason::Reason;
-use fleet_quota::{Claim, JobId, MAX_JOBS, NodeId, QuotaTree};
+use fleet_quota::{Claim, JobId};
+use fleet_quota_tree::{MAX_JOBS, NodeId, QuotaTree};
 use fleet_resources::{Resources, quantity};
 use serde::{Deserialize, Serialize};
 

@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_quota::{
-    ClusterName, JobId, NodeSpec, Outcome, Places, PlanLimits, Planner, QuotaTree, WaitingJob,
-};
+use fleet_quota::{ClusterName, JobId, Outcome, Places, PlanLimits, Planner, WaitingJob};
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 use fleet_resources::Resources;
 
 const PARENTS: usize = 10;

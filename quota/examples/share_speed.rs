@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_quota::{
-    ClusterName, JobId, NodeSpec, Outcome, Places, PlanLimits, Planner, QuotaTree, WaitingJob,
-};
+use fleet_quota::{ClusterName, JobId, Outcome, Places, PlanLimits, Planner, WaitingJob};
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 use fleet_resources::Resources;
 use loads::{Draw, LEAVES};
 

@@ -4,14 +4,14 @@
 //! in the request. Three counts are kept by node and resource: the use of jobs below; what the node counts to
 //! itself when children keep back part of their min (lend limits); and the use of jobs that may not be preempted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_resources::Resources;
 
 use crate::names::JobId;
 use crate::refusal::{QuotaRefusal, Rule, Shortfall};
-use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use fleet_quota_tree::{JOBS, NodeId, QuotaTree, Request};
 
 /// A job that holds quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,13 @@ pub struct AdmittedJob {
     pub preemptions: u32,
 }
 
+/// An admitted job, with its request in the tree's terms.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub job: AdmittedJob,
+    pub request: Request,
+}
+
 /// A limit that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short {
@@ -43,18 +50,21 @@ pub(crate) struct Short {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     tree: Arc<QuotaTree>,
-    jobs: BTreeMap<JobId, (AdmittedJob, Request)>,
+    jobs: BTreeMap<JobId, Arc<Counted>>,
     /// Jobs that may be preempted, by leaf, lowest priority first.
-    preemptible: BTreeMap<NodeId, BTreeSet<(i64, JobId)>>,
+    preemptible: BTreeMap<NodeId, BTreeMap<(i64, JobId), Arc<Counted>>>,
     /// By node and resource.
     used: Vec<i64>,
     held: Vec<i64>,
     firm: Vec<i64>,
     state: State,
+    /// The last one that was new, and by node the one in which its use last changed.
+    latest: State,
+    changed: Vec<State>,
 }
 
-/// Counts changes of use. It tells states apart and is no part of them: a search restores the ledger but not this.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+/// Tells states of the ledger apart, and is no part of them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct State(u64);
 
 impl std::fmt::Debug for State {
@@ -66,6 +76,7 @@ impl std::fmt::Debug for State {
 impl Ledger {
     pub fn new(tree: Arc<QuotaTree>) -> Self {
         let cells = tree.len() * tree.resources().len();
+        let changed = vec![State::default(); tree.len()];
         let mut ledger = Self {
             tree,
             jobs: BTreeMap::new(),
@@ -74,6 +85,8 @@ impl Ledger {
             held: vec![0; cells],
             firm: vec![0; cells],
             state: State::default(),
+            latest: State::default(),
+            changed,
         };
         ledger.hold_kept();
         ledger
@@ -88,13 +101,23 @@ impl Ledger {
         self.state
     }
 
+    /// Whether use below the node may differ from that in this earlier state.
+    pub(crate) fn has_changed(&self, node: NodeId, since: State) -> bool {
+        self.changed[node.index()] > since
+    }
+
+    /// All changes since this state were undone.
+    pub(crate) fn restored(&mut self, state: State) {
+        self.state = state;
+    }
+
     pub fn job(&self, id: &JobId) -> Option<&AdmittedJob> {
-        self.jobs.get(id).map(|(job, _)| job)
+        self.jobs.get(id).map(|counted| &counted.job)
     }
 
     /// Admitted jobs by id.
     pub fn jobs(&self) -> impl Iterator<Item = &AdmittedJob> {
-        self.jobs.values().map(|(job, _)| job)
+        self.jobs.values().map(|counted| &counted.job)
     }
 
     /// Counts a job, whether or not it fits (see [`check`](Self::check)): after a restart the ledger is rebuilt
@@ -105,10 +128,13 @@ impl Ledger {
         }
         let request = self.tree.request(&job.request);
         self.change(job.leaf, &request, job.preemptible, 1);
+        let counted = Arc::new(Counted { job, request });
+        let job = &counted.job;
         if job.preemptible {
-            self.preemptible.entry(job.leaf).or_default().insert((job.priority, job.id.clone()));
+            let of_leaf = self.preemptible.entry(job.leaf).or_default();
+            of_leaf.insert((job.priority, job.id.clone()), Arc::clone(&counted));
         }
-        self.jobs.insert(job.id.clone(), (job, request));
+        self.jobs.insert(job.id.clone(), counted);
         true
     }
 
@@ -127,15 +153,16 @@ impl Ledger {
 
     /// Releases the quota of the job; `None` if it has none.
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
-        let (job, request) = self.jobs.remove(id)?;
-        self.change(job.leaf, &request, job.preemptible, -1);
+        let counted = self.jobs.remove(id)?;
+        let job = &counted.job;
+        self.change(job.leaf, &counted.request, job.preemptible, -1);
         if let Some(jobs) = self.preemptible.get_mut(&job.leaf) {
             jobs.remove(&(job.priority, job.id.clone()));
             if jobs.is_empty() {
                 self.preemptible.remove(&job.leaf);
             }
         }
-        Some(job)
+        Some(Arc::try_unwrap(counted).map_or_else(|shared| shared.job.clone(), |counted| counted.job))
     }
 
     /// Whether a job may be admitted now.
@@ -201,7 +228,7 @@ impl Ledger {
     pub(crate) fn verdict(&self, leaf: NodeId, short: &Short) -> QuotaRefusal {
         let cell = self.tree.cell(short.node, short.r);
         let (limit, used) = match short.rule {
-            Rule::Max => (self.tree.max[cell], self.held[cell]),
+            Rule::Max => (self.tree.max_at(short.node, short.r), self.held[cell]),
             Rule::Min => (self.guaranteed_at(short.node, short.r), self.firm[cell]),
         };
         QuotaRefusal::of(Shortfall {
@@ -235,7 +262,7 @@ impl Ledger {
 
     pub(crate) fn node_of(&self, bound: usize) -> NodeId {
         // Ids are dense.
-        NodeId(((bound % self.used.len()) / self.tree.resources().len()) as u32)
+        NodeId::at((bound % self.used.len()) / self.tree.resources().len())
     }
 
     /// The request exceeds the limit even if nothing else is used.
@@ -244,7 +271,7 @@ impl Ledger {
         let asked = request.amount(cell % self.tree.resources().len());
         let node = self.node_of(bound);
         let r = cell % self.tree.resources().len();
-        asked > if bound < self.used.len() { self.tree.max[cell] } else { self.guaranteed_at(node, r) }
+        asked > if bound < self.used.len() { self.tree.max_at(node, r) } else { self.guaranteed_at(node, r) }
     }
 
     /// Some limit of its path is below the job's request: as the tree is, the job never starts, whichever limit
@@ -287,9 +314,8 @@ impl Ledger {
     }
 
     /// Jobs of a leaf that may be preempted, lowest priority first.
-    pub(crate) fn preemptible_in(&self, leaf: NodeId) -> impl Iterator<Item = &AdmittedJob> {
-        let ids = self.preemptible.get(&leaf);
-        ids.into_iter().flatten().filter_map(|(_, id)| self.job(id))
+    pub(crate) fn preemptible_in(&self, leaf: NodeId) -> impl Iterator<Item = &Arc<Counted>> {
+        self.preemptible.get(&leaf).into_iter().flat_map(BTreeMap::values)
     }
 
     /// The first of them, as long as their priority is one that is asked for.
@@ -298,12 +324,12 @@ impl Ledger {
         leaf: NodeId,
         asked: F,
     ) -> impl Iterator<Item = &AdmittedJob> + use<'_, F> {
-        let ids = self.preemptible.get(&leaf).into_iter().flatten();
-        ids.take_while(move |(priority, _)| asked(*priority)).filter_map(|(_, id)| self.job(id))
+        let jobs = self.preemptible.get(&leaf).into_iter().flat_map(BTreeMap::values);
+        jobs.map(|counted| &counted.job).take_while(move |job| asked(job.priority))
     }
 
     pub(crate) fn lowest_priority_in(&self, leaf: NodeId) -> Option<i64> {
-        self.preemptible.get(&leaf)?.first().map(|(priority, _)| *priority)
+        self.preemptible.get(&leaf)?.first_key_value().map(|((priority, _), _)| *priority)
     }
 
     /// The use of admitted jobs below the node, for every resource of the tree; the number of jobs is
@@ -386,8 +412,12 @@ impl Ledger {
 
     /// `sign` is 1 to add and -1 to release.
     fn change(&mut self, leaf: NodeId, request: &Request, preemptible: bool, sign: i64) {
-        self.state.0 += 1;
+        self.latest.0 += 1;
+        self.state = self.latest;
         let tree = Arc::clone(&self.tree);
+        for node in tree.path_to_root(leaf) {
+            self.changed[node.index()] = self.latest;
+        }
         for (r, amount) in &request.amounts {
             let mut delta = sign * amount;
             for node in tree.path_to_root(leaf) {

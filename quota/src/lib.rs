@@ -1,4 +1,4 @@
-//! Pure rules of admission: the quota tree, the use of each node, the order of waiting jobs, preemption, and why a
+//! Pure rules of admission: the use of each node of the quota tree, the order of waiting jobs, preemption, and why a
 //! job waits.
 //!
 //! Inputs are plain data; times are milliseconds given by the caller. Whether a job fits on a cluster is asked
@@ -13,10 +13,8 @@ mod planner;
 mod queues;
 mod refusal;
 mod share;
-mod spec;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod victims;
 
 pub use ledger::{AdmittedJob, Ledger};
@@ -29,9 +27,3 @@ pub use planner::{Planner, Position, TreeEdit};
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use refusal::{QuotaRefusal, Rule, Shortfall};
 pub use share::Share;
-pub use spec::NodeSpec;
-pub use tree::{
-    ATTRIBUTES, Attribute, LeafError, MAX_JOBS, NodeId, On, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree,
-    REQUIRE_QUEUE, Request, SUBMITTER_NAMESPACES, SUBMITTERS, TreeError, TreeNode, TreeWarning, Values,
-    is_namespace, queue_prefix, subject,
-};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{ClusterName, JobId};
 use crate::refusal::QuotaRefusal;
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// Limits of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,9 +33,9 @@ use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::plan::{Claim, NotAdmitted, PlanLimits, QuotaPlan};
 use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
-use crate::tree::{NodeId, QuotaTree};
 use backoff::Backoffs;
 use contest::Contest;
+use fleet_quota_tree::{NodeId, QuotaTree};
 use holds::{Holds, Visitor};
 use index::Index;
 use starts::evicted_key;
@@ -64,6 +64,7 @@ impl Planner {
             touched: BTreeSet::new(),
             unclaimed: BTreeSet::new(),
             preemptors: BTreeSet::new(),
+            rested: None,
             searched: BTreeSet::new(),
             backoffs: Backoffs::default(),
             started: BTreeMap::new(),
@@ -137,6 +138,7 @@ impl Planner {
     pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
         if self.queues.line_of(leaf).map(|line| line.policy) != Some(policy) {
             self.queues.set_policy(leaf, policy);
+            self.preemptors.insert(leaf);
             self.look_at(leaf);
         }
     }
@@ -291,7 +293,7 @@ impl Planner {
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
         let backoff = self.backoffs.next_end_ms(|id| self.queues.get(id).is_some());
-        let protection = self.protections.first().copied();
+        let protection = self.protections.first().map(|(until_ms, _)| *until_ms);
         let wakes = [pause, backoff, protection, self.watches.next_due_ms(), self.next_recompute_ms()];
         plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan

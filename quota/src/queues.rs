@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::AdmittedJob;
 use crate::names::JobId;
-use crate::tree::{NodeId, QuotaTree, Request};
+use fleet_quota_tree::{NodeId, QuotaTree, Request};
 
 /// What happens when the first job of a leaf cannot start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -184,6 +184,8 @@ pub(crate) struct Missed {
     pub after: Behind,
     /// A job that it may preempt once that has run for long enough, and when.
     pub protected: Option<(i64, JobId)>,
+    /// When to search again even if nothing changes.
+    pub again_ms: Option<i64>,
 }
 
 /// Classes whose first jobs fit behind the preemptions of others, in the order in which they were searched.
@@ -223,6 +225,9 @@ pub(crate) struct Line {
 impl Line {
     /// The job set aside that blocks all jobs after `key`, if there is one. A job that could never run blocks nobody.
     pub fn blocked_by_aside(&self, key: &OrderKey) -> Option<&OrderKey> {
+        if self.policy == QueuePolicy::Priority {
+            return None;
+        }
         let first = self.aside.iter().find(|first| self.possible.contains(*first));
         first.filter(|first| *first < key && self.policy.blocks(first.priority.0))
     }

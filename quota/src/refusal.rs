@@ -5,7 +5,7 @@ use std::fmt;
 use fleet_resources::{ResourceName, quantity};
 use serde::{Deserialize, Serialize};
 
-use crate::tree::MAX_JOBS;
+use fleet_quota_tree::MAX_JOBS;
 
 /// The kind of limit that a job exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::ledger::Ledger;
-use crate::tree::{JOBS, NodeId, Request};
+use fleet_quota_tree::{JOBS, NodeId, Request};
 
 /// A node's share, compared exactly. A share of a node with weight zero is larger than any share of a node with a
 /// weight.

@@ -27,12 +27,12 @@ use crate::plan::{TakeRule, Victim};
 use crate::planner::StartEnd;
 use crate::queues::WaitingJob;
 use crate::share::Share;
-use crate::tree::{NodeId, Request};
+use fleet_quota_tree::{NodeId, Request};
 use rights::own_candidates;
 use search::{Lack, Released, Search};
 
 pub(crate) use lineup::Lineups;
-pub(crate) use rights::{Rights, lends_min};
+pub(crate) use rights::Rights;
 pub(crate) use search::{Goal, Known, Searched, VictimSet};
 
 /// Most clusters whose victims are compared; the best come first.
@@ -61,8 +61,8 @@ pub(crate) fn search(
     Searched { found: found.map(|(_, found)| found), ..search.without_result() }
 }
 
-/// The result of [`search`], if it is plain without a search: quota is short, and no right leads to a first victim,
-/// whichever the cluster. That is how most searches end where leaves preempt by share.
+/// The result of [`search`], if it is plain without a cluster: quota is short, and no right leads to a first victim
+/// for it, even if all victims in its own leaf are gone. That is how most searches end where leaves preempt by share.
 pub(crate) fn rule_out(
     ledger: &mut Ledger,
     places: &mut dyn Places,
@@ -70,15 +70,22 @@ pub(crate) fn rule_out(
     known: Known,
     lineups: &Lineups,
 ) -> Option<Searched> {
-    let (leaf, priority, age) = (preemptor.leaf, preemptor.priority, preemptor.enqueued_at_ms);
-    if !known.ending.is_empty() || Rights::within(ledger, leaf, priority, age) {
+    if !known.ending.is_empty() {
         return None;
     }
     let mut search = Search::new(ledger, places, preemptor, known, lineups);
-    let lack = search.lack_of_quota()?;
-    search.compute_rights();
-    let nowhere = Goal::of(&ClusterName::new(""));
-    search.next(&nowhere, &lack).is_none().then(|| search.without_result())
+    if !search.finds_nobody() {
+        return None;
+    }
+    let own = search.own_in_order();
+    let state = search.ledger.state();
+    let own: Vec<AdmittedJob> = own.into_iter().filter_map(|job| search.ledger.release(&job.id)).collect();
+    let nobody = own.is_empty() || search.finds_nobody();
+    for job in own {
+        search.ledger.admit(job);
+    }
+    search.ledger.restored(state);
+    nobody.then(|| search.without_result())
 }
 
 /// The cost of a set of victims: the last of them in the order of rules and shares, the highest priority among them,
@@ -90,17 +97,29 @@ type Cost = (Option<Rank>, i64, i64, usize);
 type Rank = (TakeRule, bool, usize, Vec<Reverse<Share>>);
 
 impl<'s> Search<'s> {
+    /// Quota is short, and nobody is a first victim for it, whichever the cluster.
+    fn finds_nobody(&mut self) -> bool {
+        let Some(lack) = self.lack_of_quota() else { return false };
+        self.compute_rights();
+        self.next(&Goal::of(&ClusterName::new("")), &lack).is_none()
+    }
+
     fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, VictimSet)> {
         let goals = &goals[..goals.len().min(CLUSTERS_COMPARED)];
+        if goals.is_empty() {
+            return None;
+        }
+        // Without victims in its own leaf the sets would be the same again.
+        let tries: &[bool] = if self.own_in_order().is_empty() { &[false] } else { &[false, true] };
         // If it fits there now, only quota is needed.
         for goal in goals {
             let going: Vec<JobId> = self.known.ending.iter().chain(&goal.gone).cloned().collect();
             if self.fits_in(goal, &going) {
-                let found = [false, true].into_iter().find_map(|own| self.without_swap(goal, own));
+                let found = tries.iter().copied().find_map(|own| self.without_swap(goal, own));
                 return found.map(|(_, found)| (goal, found));
             }
         }
-        [false, true].into_iter().find_map(|own| {
+        tries.iter().copied().find_map(|own| {
             let found = goals.iter().filter_map(|goal| {
                 let (cost, found) = self.without_swap(goal, own)?;
                 Some((cost, goal, found))
@@ -294,14 +313,17 @@ impl<'s> Search<'s> {
 
     fn own_in_order(&self) -> Vec<AdmittedJob> {
         let ids: BTreeSet<&JobId> = own_candidates(self.ledger, self.preemptor).map(|job| &job.id).collect();
+        if ids.is_empty() {
+            return Vec::new();
+        }
         let jobs = self.lineup(self.preemptor.leaf);
         let own = jobs.iter().filter(|standing| {
-            let id = &standing.job.id;
+            let id = &standing.job().id;
             ids.contains(id)
                 && !self.known.ending.contains(id)
                 && !self.is_protected(standing)
                 && !self.just_started(standing)
         });
-        own.map(|standing| standing.job.clone()).collect()
+        own.map(|standing| standing.job().clone()).collect()
     }
 }

@@ -71,7 +71,7 @@ impl VcAccess {
     /// Who may submit, as an API server names them, separated by commas; `None` if everybody may.
     pub fn subjects(&self) -> Option<String> {
         let listed = self.submitters.as_ref()?;
-        let subjects = listed.iter().filter_map(|entry| fleet_quota::subject(entry));
+        let subjects = listed.iter().filter_map(|entry| fleet_quota_tree::subject(entry));
         Some(subjects.collect::<Vec<_>>().join(","))
     }
 }
@@ -105,7 +105,7 @@ pub fn check(access: &AccessRules, config: &ClusterConfig) -> Result<(), ConfigE
             for (index, entry) in list.iter().flatten().enumerate() {
                 let at = format!("{path}.{field}[{index}]");
                 let admitted = rules.submitter_namespaces.as_ref();
-                if !fleet_quota::is_namespace(entry) {
+                if !fleet_quota_tree::is_namespace(entry) {
                     tell(at, &format!("{entry:?}"), "the name of a namespace");
                 } else if let Some(admitted) = admitted.filter(|admitted| !admitted.contains(entry)) {
                     tell(at, entry, &format!("of submitterNamespaces: {}", named(admitted)));
@@ -113,7 +113,7 @@ pub fn check(access: &AccessRules, config: &ClusterConfig) -> Result<(), ConfigE
             }
         }
         for (index, entry) in rules.submitters.iter().flatten().enumerate() {
-            if fleet_quota::subject(entry).is_none() {
+            if fleet_quota_tree::subject(entry).is_none() {
                 let allowed = "user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME";
                 tell(format!("{path}.submitters[{index}]"), &format!("{entry:?}"), allowed);
             }

@@ -513,7 +513,7 @@ mod tests {
         let large = plan(Shape::LargeScale);
         assert_eq!((large.jobs(), large.namespaces().len(), large.cores()), (50_000, 1_000, 20_000));
         let root = serde_json::from_value(baseline.tree()["spec"]["root"].clone()).expect("a tree");
-        let (tree, warnings) = fleet_quota::QuotaTree::build(&root).expect("usable");
+        let (tree, warnings) = fleet_quota_tree::QuotaTree::build(&root).expect("usable");
         assert_eq!((tree.leaves().count(), warnings), (30, vec![]));
     }
 }

@@ -49,7 +49,7 @@ impl SimulationPlan {
             let patch = match random.below(4) {
                 0 => {
                     let preemptible = *random.one_of(&[Some("false"), Some("true"), None]);
-                    json!({"metadata": {"labels": {fleet_quota::PREEMPTIBLE_LABEL: preemptible}}})
+                    json!({"metadata": {"labels": {fleet_quota_tree::PREEMPTIBLE_LABEL: preemptible}}})
                 }
                 1 => {
                     let class = *random.one_of(&["urgent", "idle"]);

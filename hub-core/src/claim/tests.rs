@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleet_quota::{NodeSpec, QUOTA_LABELS, QuotaTree, REQUIRE_QUEUE};
+use fleet_quota_tree::{NodeSpec, QUOTA_LABELS, QuotaTree, REQUIRE_QUEUE};
 
 use super::*;
 use crate::{

@@ -154,7 +154,7 @@ pub(super) fn not_preserved(world: &World, entry: &BindingEntry) -> Option<Strin
     (asks && unqueued::leaves_nothing(world, entry)).then(|| {
         let (why, allowed) = match unqueued::is_of_required_queue(world, entry) {
             true => {
-                (format!("its leaf of the quota tree has {}=true", fleet_quota::REQUIRE_QUEUE), "")
+                (format!("its leaf of the quota tree has {}=true", fleet_quota_tree::REQUIRE_QUEUE), "")
             }
             false => ("it queues".to_string(), ", or true in a ClusterPropagationPolicy"),
         };

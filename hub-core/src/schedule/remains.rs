@@ -14,7 +14,8 @@ use fleet_api::{
     reservation::ReservationStatus,
 };
 use fleet_policies::{WorkloadKind, spec::Placement, workload};
-use fleet_quota::{JobId, QUOTA_LABELS};
+use fleet_quota::JobId;
+use fleet_quota_tree::QUOTA_LABELS;
 use jiff::Timestamp;
 
 use super::{

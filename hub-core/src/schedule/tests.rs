@@ -466,12 +466,12 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
 #[test]
 fn a_job_counts_in_the_leaf_that_admitted_its_run() {
     let mut stage = Stage::new();
-    let leaf = |name: &str, namespace: &str| fleet_quota::NodeSpec {
+    let leaf = |name: &str, namespace: &str| fleet_quota_tree::NodeSpec {
         name: name.to_string(),
         namespaces: vec![namespace.to_string()],
         ..Default::default()
     };
-    let root = fleet_quota::NodeSpec {
+    let root = fleet_quota_tree::NodeSpec {
         name: "root".to_string(),
         children: vec![leaf("a", "default"), leaf("b", "other")],
         ..Default::default()

@@ -19,7 +19,7 @@ use fleet_policies::{
     selector, spec,
     workload::{self, DependencyRef, WorkloadKind},
 };
-use fleet_quota::PREEMPTIBLE_LABEL;
+use fleet_quota_tree::PREEMPTIBLE_LABEL;
 use k8s_openapi::{
     api::coordination::v1::Lease,
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},

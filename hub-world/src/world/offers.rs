@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::Cluster;
-use fleet_quota::QuotaTree;
+use fleet_quota_tree::QuotaTree;
 
 /// What all clusters offer.
 #[derive(Default)]

@@ -151,7 +151,7 @@ fn names_of_resources_that_the_tree_does_not_have_mark_no_tree() {
     };
     let spec = json!({"name": "root", "children": [
         {"name": "team", "namespaces": ["default"], "max": {"cpu": "8", "nvidia.com/gpu": "8"}}]});
-    let spec: fleet_quota::NodeSpec = serde_json::from_value(spec).expect("a specification");
+    let spec: fleet_quota_tree::NodeSpec = serde_json::from_value(spec).expect("a specification");
     let tree = Arc::new(QuotaTree::build(&spec).expect("a tree").0);
     let mut world = World::default();
     let looks = |world: &mut World, change: Change<fleet_api::Cluster>| {

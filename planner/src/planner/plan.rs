@@ -10,7 +10,8 @@ use fleet_policies::{
     names::{Named, object_of_binding},
     reason::Reason,
 };
-use fleet_quota::{Claim, JobId, MAX_JOBS, Outcome, QuotaRefusal, Rule, Take, TakeRule, WaitReason};
+use fleet_quota::{Claim, JobId, Outcome, QuotaRefusal, Rule, Take, TakeRule, WaitReason};
+use fleet_quota_tree::MAX_JOBS;
 use fleet_resources::{Resources, quantity};
 
 use super::{Planner, admit};

@@ -1,7 +1,7 @@
 //! What is kept between questions gives the answers of rooms that keep nothing.
 
 use fleet_placement::{Gang, GangComponent};
-use fleet_quota::NodeId;
+use fleet_quota_tree::NodeId;
 use proptest::prelude::*;
 
 use super::*;

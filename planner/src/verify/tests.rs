@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use fleet_quota::{AdmittedJob, NodeSpec, QuotaTree};
+use fleet_quota::AdmittedJob;
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 
 use super::*;
 

@@ -7,7 +7,7 @@ use fleet_api::{
 };
 use fleet_hub_core::{binding::BindingEntry, facts};
 use fleet_policies::reason::Reason;
-use fleet_quota::QUOTA_LABELS;
+use fleet_quota_tree::QUOTA_LABELS;
 use fleet_views::{QueueRow, Sight};
 use jiff::Timestamp;
 use serde_json::Value;

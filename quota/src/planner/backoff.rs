@@ -31,8 +31,10 @@ struct Backoff {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoffs {
     jobs: BTreeMap<JobId, Backoff>,
-    /// When a back-off ends, or is forgotten.
-    due: BTreeSet<(i64, JobId)>,
+    /// When a back-off ends.
+    ends: BTreeSet<(i64, JobId)>,
+    /// When one that has ended is forgotten.
+    forgets: BTreeSet<(i64, JobId)>,
 }
 
 impl Backoffs {
@@ -42,7 +44,7 @@ impl Backoffs {
         let backoff_ms = FIRST_BACKOFF_MS.saturating_mul(1 << preemptions.min(20)).min(LONGEST_BACKOFF_MS);
         let until_ms = now_ms.saturating_add(backoff_ms);
         let forget_ms = until_ms.saturating_add((BACKOFFS_KEPT * backoff_ms).max(SHORTEST_MEMORY_MS));
-        self.due.insert((until_ms, job.clone()));
+        self.ends.insert((until_ms, job.clone()));
         self.jobs.insert(job.clone(), Backoff { preemptions: preemptions + 1, until_ms, forget_ms });
     }
 
@@ -53,14 +55,16 @@ impl Backoffs {
     /// The jobs whose back-off has ended.
     pub fn end(&mut self, now_ms: i64) -> Vec<JobId> {
         let mut ended = Vec::new();
-        while self.due.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
-            let Some((due_ms, job)) = self.due.pop_first() else { break };
-            let Some(backoff) = self.jobs.get(&job) else { continue };
-            if backoff.forget_ms <= due_ms {
+        while let Some((until_ms, job)) = pop_due(&mut self.ends, now_ms) {
+            let Some(backoff) = self.jobs.get(&job).filter(|backoff| backoff.until_ms == until_ms) else {
+                continue;
+            };
+            self.forgets.insert((backoff.forget_ms, job.clone()));
+            ended.push(job);
+        }
+        while let Some((forget_ms, job)) = pop_due(&mut self.forgets, now_ms) {
+            if self.jobs.get(&job).is_some_and(|backoff| backoff.forget_ms == forget_ms) {
                 self.jobs.remove(&job);
-            } else if backoff.until_ms <= due_ms {
-                self.due.insert((backoff.forget_ms, job.clone()));
-                ended.push(job);
             }
         }
         ended
@@ -68,9 +72,14 @@ impl Backoffs {
 
     /// The next end of a back-off of a waiting job.
     pub fn next_end_ms(&self, waits: impl Fn(&JobId) -> bool) -> Option<i64> {
-        let ends = |(due_ms, job): &&(i64, JobId)| {
-            self.jobs.get(job).is_some_and(|backoff| backoff.until_ms == *due_ms) && waits(job)
+        let ends = |(until_ms, job): &&(i64, JobId)| {
+            self.jobs.get(job).is_some_and(|backoff| backoff.until_ms == *until_ms) && waits(job)
         };
-        self.due.iter().find(ends).map(|(due_ms, _)| *due_ms)
+        self.ends.iter().find(ends).map(|(until_ms, _)| *until_ms)
     }
+}
+
+fn pop_due(times: &mut BTreeSet<(i64, JobId)>, now_ms: i64) -> Option<(i64, JobId)> {
+    times.first().filter(|(due_ms, _)| *due_ms <= now_ms)?;
+    times.pop_first()
 }

@@ -20,8 +20,8 @@ use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::plan::{Claim, Decision, Outcome, PlanLimits, QuotaPlan};
 use crate::queues::{OrderKey, QueuePolicy, Stop, WaitingJob};
-use crate::tree::{JOBS, NodeId};
 use crate::victims::Rights;
+use fleet_quota_tree::{JOBS, NodeId};
 
 /// Guarded jobs of each leaf.
 const GUARDED: usize = 2;
@@ -334,9 +334,9 @@ impl Planner {
             self.holds.claims.values().map(|claim| (claim.leaf, claim.job.clone())).collect();
         for (leaf, id) in claims {
             let Some(job) = self.queues.get(&id) else { continue };
-            let request = self.ledger.tree().request(&job.request);
-            let pauses = self.pauses.contains(&(job.not_before_ms, id.clone()));
-            let reclaims = !pauses && Rights::reclaim(&self.ledger, leaf, &request);
+            let Some(claim) = self.holds.claims.get(&leaf) else { continue };
+            let pauses = || self.pauses.contains(&(job.not_before_ms, id.clone()));
+            let reclaims = Rights::reclaim(&self.ledger, leaf, &claim.request) && !pauses();
             if self.queues.is_aside(&id) != reclaims {
                 continue;
             }

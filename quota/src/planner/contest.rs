@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use crate::ledger::Ledger;
 use crate::queues::{ClassId, OrderKey};
 use crate::share::Share;
-use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use fleet_quota_tree::{JOBS, NodeId, QuotaTree, Request};
 
 /// The candidate of a leaf.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::watches::Watches;
 use crate::ledger::{AdmittedJob, Ledger};
 use crate::names::JobId;
 use crate::queues::{Queues, WaitingJob};
-use crate::tree::{NodeId, QuotaTree};
+use fleet_quota_tree::{NodeId, QuotaTree};
 
 /// The effects of an edit of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,6 @@ impl Planner {
         let evicted = self.evicted.iter().filter_map(|(.., id)| fresh.ledger.job(id));
         fresh.evicted = evicted.map(evicted_key).collect();
         fresh.backoffs = std::mem::take(&mut self.backoffs);
-        fresh.protections = std::mem::take(&mut self.protections);
         fresh.fresh = std::mem::take(&mut self.fresh);
         (fresh.started, fresh.started_at_ms) = (std::mem::take(&mut self.started), self.started_at_ms);
         fresh.places_changed = true;

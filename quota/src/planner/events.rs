@@ -7,7 +7,7 @@ use crate::ledger::AdmittedJob;
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::queues::{ClassId, Stop};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 impl Planner {
     pub(super) fn look_at(&mut self, leaf: NodeId) {
@@ -43,7 +43,7 @@ impl Planner {
     fn watch_preemptors(&mut self, leaf: NodeId) {
         self.preemptors.insert(leaf);
         let tree = self.ledger.tree().clone();
-        let lender = tree.path_to_root(leaf).filter(|node| crate::victims::lends_min(&tree, *node)).last();
+        let lender = tree.path_to_root(leaf).filter(|node| tree.node(*node).lends_min).last();
         let mut open: Vec<NodeId> = lender.into_iter().collect();
         while let Some(node) = open.pop() {
             open.extend(&tree.node(node).children);
@@ -145,9 +145,12 @@ impl Planner {
 
     /// Protected jobs became candidates: jobs that could preempt them are considered again.
     pub(super) fn end_protections(&mut self, now_ms: i64) {
-        while self.protections.first().is_some_and(|until_ms| *until_ms <= now_ms) {
-            self.protections.pop_first();
-            self.version += 1;
+        while self.protections.first().is_some_and(|(until_ms, _)| *until_ms <= now_ms) {
+            let Some((_, id)) = self.protections.pop_first() else { return };
+            if let Some(class) = self.queues.class_mut(id) {
+                class.missed = None;
+                self.preemptors.insert(class.key.leaf);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::state::Planner;
 use crate::names::JobId;
 use crate::plan::{Decision, Outcome, QuotaPlan, WaitReason};
 use crate::queues::{Class, Line, OrderKey, QueuePolicy, ReasonKind, Stop};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// The position of a waiting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

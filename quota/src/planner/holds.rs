@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::queues::{Queues, WaitingJob};
-use crate::tree::{NodeId, QuotaTree, Request};
+use fleet_quota_tree::{NodeId, QuotaTree, Request};
 
 /// Most preemptions under way in one cluster, because each question about its places is about all of them. The next
 /// in line follow when the first have started.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::ClusterName;
 use crate::queues::{ClassId, Queues, Stop};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// Classes by what stopped them. Entries may be out of date; the class itself is the truth.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::plan::{Decision, Outcome, PlanLimits, QuotaPlan, WaitReason};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// After this many candidates in a row that no longer fit, all are computed again at once.
 const MISFITS: usize = 8;
@@ -46,11 +46,17 @@ impl Planner {
             if claim.tried_at.replace(version) == Some(version) {
                 continue;
             }
-            if let Some(job) = self.queues.get(&id).cloned()
-                && self.fits_path(&job, now_ms)
-                && let Ok(cluster) = self.find_places(&job, &BTreeSet::new(), now_ms, places)
-            {
-                self.start(&id, cluster, now_ms, plan);
+            let Some(job) = self.queues.get(&id).filter(|job| !self.index.is_placeless(job.shape)).cloned()
+            else {
+                continue;
+            };
+            if !self.fits_path(&job, now_ms) {
+                continue;
+            }
+            match self.find_places(&job, &BTreeSet::new(), now_ms, places) {
+                Ok(cluster) => self.start(&id, cluster, now_ms, plan),
+                Err(Stop::Place) => drop(self.index.shapes.entry(job.shape).or_default()),
+                Err(_) => {}
             }
         }
     }
@@ -320,7 +326,7 @@ impl Planner {
         let Some(class) = self.queues.class(id) else { return };
         let (leaf, weighed) = (class.key.leaf, class.weighed);
         self.touched.insert(leaf);
-        if !weighed {
+        if !weighed || self.rested.is_some() {
             self.preemptors.insert(leaf);
         }
         self.index.stop(&mut self.queues, id, stop);

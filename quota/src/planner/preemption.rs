@@ -16,8 +16,8 @@ use crate::places::Places;
 use crate::plan::{Decision, Outcome, PlanLimits, QuotaPlan, Take, TakeRule, Victim, WaitReason};
 use crate::queues::{Behind, Class, ClassId, Line, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
-use crate::tree::{NodeId, Request};
 use crate::victims::{Rights, Searched, VictimSet};
+use fleet_quota_tree::{NodeId, Request};
 
 /// Changes of the ledger that last only for the search.
 #[derive(Default)]
@@ -60,11 +60,15 @@ impl Planner {
         for preemptor in self.holds.preemptor_ids() {
             self.suppose(&preemptor, now_ms, &mut supposed);
         }
-        let mut round = self.begin_round(now_ms);
-        if self.rules_all_out(&lines, &mut round, limits, places) {
+        let mut round = self.begin_round(limits, now_ms);
+        if let Some(bounded) = self.all_miss(&lines, &mut round, limits, places) {
             // In whichever order they were searched, none would find more.
-            plan.more |= left_out;
-            self.searched.clear();
+            plan.more |= bounded || left_out;
+            if !bounded {
+                self.searched.clear();
+            }
+            self.rested =
+                Some(self.version).filter(|_| !(bounded || left_out) && self.tree().preempts_by_share());
             return self.settle_preemptions(false, supposed, places, plan);
         }
         let mut contest = Contest::open(self.ledger.tree());
@@ -78,14 +82,12 @@ impl Planner {
             let Some((class, id)) = candidate else { break };
             // A job that came since may have put another one first that fits behind others: then less is left than was searched.
             let known = self.missed(class).filter(|missed| missed.after == behind);
-            bounded = known.is_none() && limits.searches == 0;
-            if bounded {
-                break;
-            }
             let searched = match known {
-                Some(_) => Searched::default(),
+                Some(_) => Some(Searched::default()),
                 None => self.search_for(class, &id, &mut round, limits, places),
             };
+            bounded = searched.is_none();
+            let Some(searched) = searched else { break };
             if let Some(found) = searched.found.as_ref().filter(|found| found.changed() > 0) {
                 begun = true;
                 self.begin_preemption(&id, found, now_ms, plan);
@@ -130,19 +132,25 @@ impl Planner {
         known: Option<Missed>,
         after: &Behind,
     ) -> Missed {
+        if let Some(known) = known {
+            return known;
+        }
         let Searched { found, protected, again_ms, .. } = searched;
-        self.protections.extend(again_ms);
         if protected.is_some() {
             self.touched.insert(leaf);
         }
-        let missed = known.unwrap_or_else(|| Missed {
+        let missed = Missed {
             version: self.version,
             fits_behind: found.is_some(),
             after: Behind::clone(after),
             protected,
-        });
-        if let Some(class) = self.queues.class_mut(class) {
-            class.missed = Some(missed.clone());
+            again_ms,
+        };
+        if let Some(known) = self.queues.class_mut(class) {
+            if let Some(before_ms) = known.missed.replace(missed.clone()).and_then(|before| before.again_ms) {
+                self.protections.remove(&(before_ms, class));
+            }
+            self.protections.extend(again_ms.map(|again_ms| (again_ms, class)));
         }
         missed
     }
@@ -177,29 +185,26 @@ impl Planner {
     }
 
     fn preemptors(&mut self, now_ms: i64) -> Preemptors {
-        let by_share = Rights::fair_share(self.ledger.tree());
-        let leaves: BTreeSet<NodeId> = if by_share {
-            self.queues.lines().map(|(leaf, _)| leaf).collect()
-        } else {
-            std::mem::take(&mut self.preemptors)
-        };
-        let mut shares = BTreeMap::new();
-        let mut lines: BTreeMap<NodeId, Vec<ClassId>> = BTreeMap::new();
-        for leaf in leaves {
-            let classes = self.preemptors_of(leaf, now_ms, by_share.then_some(&mut shares));
-            if !classes.is_empty() {
-                self.preemptors.insert(leaf);
-                lines.insert(leaf, classes);
-            }
+        let leaves = std::mem::take(&mut self.preemptors);
+        let mut lines = BTreeMap::new();
+        let rests = self.rested == Some(self.version);
+        let by_share = self.tree().preempts_by_share();
+        if rests || !by_share {
+            lines = self.lines_of(leaves, by_share, now_ms);
         }
-        let open: BTreeSet<ClassId> =
-            lines.values().flatten().filter(|class| self.missed(**class).is_none()).copied().collect();
+        if by_share && !(rests && self.open_in(&lines).is_empty()) {
+            // Shares change everywhere.
+            let all = self.queues.lines().map(|(leaf, _)| leaf).collect();
+            lines = self.lines_of(all, by_share, now_ms);
+        }
+        let open = self.open_in(&lines);
         // Classes already searched since the limit was reached let the others go first.
         if open.is_subset(&self.searched) {
             self.searched.clear();
         }
         let settled = |class: &ClassId| self.missed(*class).is_some_and(|missed| missed.in_any_order());
         if open.is_empty() && lines.values().flatten().all(settled) {
+            self.rested = Some(self.version).filter(|_| by_share);
             return Preemptors::default();
         }
         let left_out = !open.is_disjoint(&self.searched);
@@ -208,6 +213,30 @@ impl Planner {
         }
         lines.retain(|_, line| !line.is_empty());
         Preemptors { lines, left_out }
+    }
+
+    fn open_in(&self, lines: &BTreeMap<NodeId, Vec<ClassId>>) -> BTreeSet<ClassId> {
+        lines.values().flatten().filter(|class| self.missed(**class).is_none()).copied().collect()
+    }
+
+    fn lines_of(
+        &mut self,
+        leaves: BTreeSet<NodeId>,
+        by_share: bool,
+        now_ms: i64,
+    ) -> BTreeMap<NodeId, Vec<ClassId>> {
+        let mut shares = BTreeMap::new();
+        let mut lines = BTreeMap::new();
+        for leaf in leaves {
+            let classes = self.preemptors_of(leaf, now_ms, by_share.then_some(&mut shares));
+            if !classes.is_empty() {
+                lines.insert(leaf, classes);
+            }
+        }
+        if !by_share {
+            self.preemptors.extend(lines.keys());
+        }
+        lines
     }
 
     /// A job behind a blocking head does not preempt: the head goes first.
@@ -227,10 +256,9 @@ impl Planner {
                 break;
             }
             // A job that could never run does not preempt, whatever stopped it last.
-            let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
-            let never = beyond || class.never;
+            let beyond = || self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
             let stopped =
-                || !beyond && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
+                || self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms) && !beyond();
             // Nothing has changed since it had a right.
             let searched = class.missed.as_ref();
             let known = searched.is_some_and(|missed| missed.version == self.version && !missed.fits_behind);
@@ -241,7 +269,7 @@ impl Planner {
             if has_right && (known || stopped()) {
                 found.push(*id);
             }
-            if line.policy.blocks(front.priority.0) && !never {
+            if line.policy.blocks(front.priority.0) && !class.never && !beyond() {
                 break;
             }
         }

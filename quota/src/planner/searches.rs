@@ -11,13 +11,16 @@ use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::plan::PlanLimits;
 use crate::queues::{Behind, ClassId, Queues, WaitingJob};
-use crate::tree::NodeId;
 use crate::victims::{Goal, Known, Lineups, Rights, Searched, rule_out, search};
+use fleet_quota_tree::NodeId;
 
 /// Preemptions by share in this time are counted, in the whole tree.
 const SHARE_WINDOW_MS: i64 = 6 * 3_600_000;
 /// From so many of them on, jobs that would lose much work are spared for a while.
 const SHARE_BURST: usize = 20;
+
+/// For each search that a plan may make, so many more that end before a cluster is asked.
+const GLANCES: usize = 32;
 
 /// What the searches of one plan share.
 pub(super) struct Round {
@@ -25,35 +28,31 @@ pub(super) struct Round {
     lineups: Lineups,
     /// Some starts of the plan can be taken back.
     any_open: bool,
-    /// Searches that found nobody at a glance, with the state of the ledger.
-    ruled_out: BTreeMap<ClassId, (State, Searched)>,
-}
-
-/// How far a search goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// Until a job is found that may be preempted.
-    Glance,
-    Whole,
+    /// How many searches may still end at a glance.
+    glances: usize,
+    /// A search that found somebody, with the state of the ledger.
+    found: Option<(ClassId, State, Searched)>,
 }
 
 impl Planner {
-    pub(super) fn begin_round(&mut self, now_ms: i64) -> Round {
+    pub(super) fn begin_round(&mut self, limits: &PlanLimits, now_ms: i64) -> Round {
         while self.shared.front().is_some_and(|at_ms| at_ms.saturating_add(SHARE_WINDOW_MS) <= now_ms) {
             self.shared.pop_front();
         }
         let any_open = self.started.values().any(|started| started.end != StartEnd::Stands);
-        Round { now_ms, lineups: Lineups::default(), any_open, ruled_out: BTreeMap::new() }
+        let glances = limits.searches.saturating_mul(GLANCES);
+        Round { now_ms, lineups: Lineups::default(), any_open, glances, found: None }
     }
 
-    /// Whether none of the classes may preempt anybody, seen at a glance. Their searches are recorded then.
-    pub(super) fn rules_all_out(
+    /// Searches for each class as if it were the first. As long as none finds anybody, that is the result in any order. Returns
+    /// whether a limit was reached before the last one, or `None` if the order matters.
+    pub(super) fn all_miss(
         &mut self,
         lines: &BTreeMap<NodeId, Vec<ClassId>>,
         round: &mut Round,
         limits: &mut PlanLimits,
         places: &mut dyn Places,
-    ) -> bool {
+    ) -> Option<bool> {
         let mut open: Vec<(ClassId, NodeId, JobId)> = Vec::new();
         for (leaf, classes) in lines {
             let Some(line) = self.queues.line_of(*leaf) else { continue };
@@ -61,30 +60,26 @@ impl Planner {
             {
                 match class.missed.as_ref().filter(|missed| missed.version == self.version) {
                     // It counts as started for all that follow, or another one did for it.
-                    Some(missed) if !missed.in_any_order() => return false,
+                    Some(missed) if !missed.in_any_order() => return None,
                     Some(_) => {}
                     None => open.push((id, *leaf, front.id.clone())),
                 }
             }
         }
-        if open.len() > limits.searches {
-            return false;
-        }
-        let state = self.ledger.state();
-        for (class, _, id) in &open {
-            let Some(searched) = self.look_for(id, Depth::Glance, round, places) else { return false };
-            round.ruled_out.insert(*class, (state, searched));
-        }
-        limits.searches -= open.len();
         for (class, leaf, id) in open {
-            let Some((_, searched)) = round.ruled_out.remove(&class) else { continue };
-            self.note_behind(&id, &searched, round.now_ms);
+            let Some(searched) = self.search_for(class, &id, round, limits, places) else {
+                return Some(true);
+            };
+            if searched.found.is_some() {
+                round.found = Some((class, self.ledger.state(), searched));
+                return None;
+            }
             self.miss(class, leaf, searched, None, &Behind::default());
         }
-        true
+        Some(false)
     }
 
-    /// Searches victims for the first job of a class.
+    /// Searches victims for the first job of a class. `None` if the limit of searches is reached.
     pub(super) fn search_for(
         &mut self,
         class: ClassId,
@@ -92,31 +87,42 @@ impl Planner {
         round: &mut Round,
         limits: &mut PlanLimits,
         places: &mut dyn Places,
-    ) -> Searched {
-        limits.searches -= 1;
+    ) -> Option<Searched> {
+        let state = self.ledger.state();
+        if let Some((.., searched)) = round.found.take_if(|(of, at, _)| *of == class && *at == state) {
+            return Some(searched);
+        }
+        let searched = self.look_for(class, id, round, limits, places);
+        self.ledger.restored(state);
+        let searched = searched?;
         self.searched.insert(class);
-        let searched = match round.ruled_out.remove(&class) {
-            Some((state, searched)) if state == self.ledger.state() => searched,
-            _ => self.look_for(id, Depth::Whole, round, places).unwrap_or_default(),
-        };
         self.note_behind(id, &searched, round.now_ms);
-        searched
+        Some(searched)
     }
 
-    /// `None` if the search would have to go deeper.
     fn look_for(
         &mut self,
+        class: ClassId,
         id: &JobId,
-        depth: Depth,
-        round: &Round,
+        round: &mut Round,
+        limits: &mut PlanLimits,
         places: &mut dyn Places,
     ) -> Option<Searched> {
         let Self { ledger, queues, holds, .. } = self;
+        let Some(class) = queues.class(class) else { return Some(Searched::default()) };
         let Some(job) = queues.get(id) else { return Some(Searched::default()) };
-        let request = ledger.tree().request(&job.request);
+        let visitor = Visitor::of(job, &class.request, round.now_ms, holds);
+        let reclaims = Rights::reclaim(ledger, job.leaf, &class.request);
+        // In a cluster with a claim only a min preempts.
+        let is_open = |cluster: &&ClusterName| {
+            holds.may_preempt_in(cluster) && (reclaims || !holds.is_claimed(ledger, &visitor, cluster))
+        };
+        let could_hold = round.lineups.open_to(places, job);
+        let open: Vec<&ClusterName> = could_hold.iter().filter(is_open).collect();
+        if open.is_empty() {
+            return Some(Searched::default());
+        }
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
-        let visitor = Visitor::of(job, &request, round.now_ms, holds);
-        let reclaims = Rights::reclaim(ledger, job.leaf, &request);
         // A reclaim inside min waits for no claim, but for those inside theirs.
         let two = reclaims && !holds.claims.is_empty();
         let tries = if two { &[Claims::All, Claims::InsideMin][..] } else { &[Claims::All] };
@@ -134,12 +140,15 @@ impl Planner {
                 now_ms: round.now_ms,
                 kept: &kept,
             };
-            let quest = Quest { job, holds, queues, visitor: &visitor, reclaims, claims, known };
-            if !two && let Some(searched) = quest.at_a_glance(ledger, places, &round.lineups) {
-                return Some(searched);
+            let quest = Quest { job, holds, queues, visitor: &visitor, open: &open, claims, known };
+            if !two && round.glances > 0 {
+                round.glances -= 1;
+                if let Some(searched) = quest.at_a_glance(ledger, places, &round.lineups) {
+                    return Some(searched);
+                }
             }
-            if depth == Depth::Glance {
-                return None;
+            if first.is_none() {
+                limits.searches = limits.searches.checked_sub(1)?;
             }
             let searched = quest.whole(ledger, places, &round.lineups);
             let takes = searched.found.as_ref().is_some_and(|found| !found.victims.is_empty());
@@ -158,8 +167,8 @@ struct Quest<'q> {
     holds: &'q Holds,
     queues: &'q Queues,
     visitor: &'q Visitor<'q>,
-    /// It has a right by its min.
-    reclaims: bool,
+    /// Clusters where it may preempt.
+    open: &'q [&'q ClusterName],
     claims: Claims,
     known: Known<'q>,
 }
@@ -173,10 +182,6 @@ impl<'q> Quest<'q> {
         lineups: &Lineups,
     ) -> Option<Searched> {
         let searched = rule_out(ledger, places, self.job, self.known, lineups)?;
-        // Without a cluster in which to start there is nothing to wait for.
-        let waits = searched.again_ms.is_none()
-            || lineups.open_to(places, self.job).iter().any(|cluster| self.is_open(ledger, cluster));
-        let searched = if waits { searched } else { Searched::default() };
         #[cfg(test)]
         assert_eq!(
             self.whole(ledger, places, &Lineups::default()),
@@ -188,16 +193,8 @@ impl<'q> Quest<'q> {
     }
 
     fn whole(&self, ledger: &mut Ledger, places: &mut dyn Places, lineups: &Lineups) -> Searched {
-        let open = lineups.open_to(places, self.job);
-        let goals = open.iter().filter(|cluster| self.is_open(ledger, cluster));
-        let goals: Vec<Goal> = goals.map(|cluster| self.goal(ledger, cluster)).collect();
+        let goals: Vec<Goal> = self.open.iter().map(|cluster| self.goal(ledger, cluster)).collect();
         search(ledger, places, self.job, self.known, lineups, &goals)
-    }
-
-    /// In a cluster with a claim only a min preempts.
-    fn is_open(&self, ledger: &Ledger, cluster: &ClusterName) -> bool {
-        self.holds.may_preempt_in(cluster)
-            && (self.reclaims || !self.holds.is_claimed(ledger, self.visitor, cluster))
     }
 
     /// Beside the other preemptors of the cluster and the holders of its claims.

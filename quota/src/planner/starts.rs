@@ -7,7 +7,7 @@ use super::watches::PastClaims;
 use crate::ledger::AdmittedJob;
 use crate::names::{ClusterName, JobId};
 use crate::queues::WaitingJob;
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// For this long after a start, jobs that already waited then do not preempt it by priority or by share: the start
 /// was decided with them in view.

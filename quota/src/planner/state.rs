@@ -12,7 +12,7 @@ use super::watches::Watches;
 use crate::ledger::Ledger;
 use crate::names::{ClusterName, JobId};
 use crate::queues::{ClassId, Queues};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// Jobs, quota, and indexes derived from both, kept between plans.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Planner {
     pub(super) unclaimed: BTreeSet<NodeId>,
     /// Leaves that may have a job with a right to preempt.
     pub(super) preemptors: BTreeSet<NodeId>,
+    /// The version with which nobody preempts by share, but for jobs in those leaves.
+    pub(super) rested: Option<u64>,
     /// Classes already searched since the limit on searches was reached.
     pub(super) searched: BTreeSet<ClassId>,
     pub(super) backoffs: Backoffs,
@@ -49,8 +51,8 @@ pub struct Planner {
     pub(super) given: BTreeMap<NodeId, i64>,
     /// When jobs were preempted by share lately, oldest first.
     pub(super) shared: VecDeque<i64>,
-    /// Times at which protected jobs become possible victims.
-    pub(super) protections: BTreeSet<i64>,
+    /// When to search again for classes of which the last search found nobody.
+    pub(super) protections: BTreeSet<(i64, ClassId)>,
     /// Jobs that back off, by end.
     pub(super) pauses: BTreeSet<(i64, JobId)>,
     pub(super) freed: BTreeSet<ClusterName>,

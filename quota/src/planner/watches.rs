@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::names::JobId;
 use crate::places::Places;
 use crate::queues::{OrderKey, WaitingJob};
-use crate::tree::{NodeId, QuotaTree};
+use fleet_quota_tree::{NodeId, QuotaTree};
 
 /// A guarded job.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl Watches {
             for watch in watches {
                 if watch.passed_since_ms.is_none() && self.started[watch.below.index()] > watch.seen {
                     // Ids are dense.
-                    let leaf = NodeId(at as u32);
+                    let leaf = NodeId::at(at);
                     watch.passed_since_ms = Some(now_ms);
                     let given_up = self.past.get(&watch.job.id).map_or(0, |past| past.given_up);
                     self.due.insert((watch.ripe_ms(tree, leaf, given_up).unwrap_or(now_ms), leaf));

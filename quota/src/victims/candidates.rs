@@ -3,12 +3,11 @@
 use std::rc::Rc;
 
 use super::lineup::Standing;
-use super::rights::{Rights, attribute, lends_min};
 use super::search::{Goal, Lack, Search};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
-use crate::tree::{JOBS, NodeId, RECLAIM};
+use fleet_quota_tree::{JOBS, NodeId, Reclaim};
 
 /// Which jobs a rule may preempt, and what for.
 struct Wanted<'w, 's> {
@@ -56,11 +55,11 @@ impl<'s> Search<'s> {
         let path = self.tree.path_to_root(self.preemptor.leaf).filter(|node| *node != NodeId::ROOT);
         (self.guaranteed, self.shares) = (Vec::new(), Vec::new());
         for node in path {
-            guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
+            guaranteed |= self.tree.node(node).lends_min && self.ledger.node_inside_min(node, &self.request);
             if guaranteed {
                 self.guaranteed.push(node);
             }
-            if Rights::fair_share(&self.tree) {
+            if self.tree.preempts_by_share() {
                 self.shares.push((node, Share::after(self.ledger, node, &self.request, 1)));
             }
         }
@@ -70,13 +69,14 @@ impl<'s> Search<'s> {
         if self.guaranteed.is_empty() {
             return None;
         }
-        let right = attribute(&self.tree, self.preemptor.leaf, RECLAIM).to_owned();
-        if right == "Never" {
+        let right = self.tree.node(self.preemptor.leaf).reclaim;
+        if right == Reclaim::Never {
             return None;
         }
         let priority = self.preemptor.priority;
-        let may_preempt =
-            |_: &Self, _: NodeId, job: &Standing| right != "LowerPriority" || job.job.priority < priority;
+        let may_preempt = |_: &Self, _: NodeId, job: &Standing| {
+            right != Reclaim::LowerPriority || job.job().priority < priority
+        };
         let wanted = Wanted { rule: TakeRule::Reclaim, may_preempt: &may_preempt, goal, lack };
         let levels = self.levels(lack).into_iter().filter(|node| self.guaranteed.contains(node));
         levels.into_iter().find_map(|node| self.first_sibling(node, |_| true, &wanted))
@@ -100,7 +100,7 @@ impl<'s> Search<'s> {
             for (node, own) in &levels {
                 let stays_larger = |search: &Self, sibling: NodeId, job: &Standing| {
                     (*standing || job.is_open())
-                        && Share::after(search.ledger, sibling, &job.request, -1) >= *own
+                        && Share::after(search.ledger, sibling, job.request(), -1) >= *own
                 };
                 let wanted = Wanted { rule: TakeRule::FairShare, may_preempt: &stays_larger, goal, lack };
                 // A share that is smaller before the job leaves is smaller afterwards.
@@ -132,7 +132,7 @@ impl<'s> Search<'s> {
         let ranked = self.lineups.ranked(self.ledger, parent);
         let enough = ranked.partition_point(|(share, _)| large_enough(share));
         let (jobs, at) = self.first_of(&ranked[..enough], Side::SiblingsOf(node), wanted)?;
-        Some(jobs[at].job.clone())
+        Some(jobs[at].job().clone())
     }
 
     /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there
@@ -190,9 +190,9 @@ impl<'s> Search<'s> {
         let at = jobs.iter().position(|job| {
             !(by_share && self.adds_nothing(job))
                 && (wanted.may_preempt)(self, sibling, job)
-                && self.ledger.job(&job.job.id).is_some()
+                && self.ledger.job(&job.job().id).is_some()
                 && self.helps(node, sibling, job, wanted)
-                && !self.is_spared(&job.job)
+                && !self.is_spared(job.job())
                 && !(by_share && (self.is_protected(job) || self.would_lose_too_much(job)))
                 && !self.just_started(job)
         });
@@ -202,10 +202,10 @@ impl<'s> Search<'s> {
     /// It uses something that is short, which its leaf and all above it up to the sibling only borrow. If only places
     /// are short: it uses some of the cluster.
     fn helps(&self, leaf: NodeId, sibling: NodeId, job: &Standing, wanted: &Wanted<'_, 's>) -> bool {
-        let mut used = self.lent(wanted.lack).filter(|r| job.request.amount(*r) > 0);
+        let mut used = self.lent(wanted.lack).filter(|r| job.request().amount(*r) > 0);
         let side = || self.tree.path_to_root(leaf).take_while(|node| self.tree.is_below(*node, sibling));
         used.any(|r| side().all(|node| self.is_above_min(node, r)))
-            && (!wanted.lack.places || self.cluster_of(&job.job.id).as_ref() == Some(&wanted.goal.cluster))
+            && (!wanted.lack.places || self.cluster_of(&job.job().id).as_ref() == Some(&wanted.goal.cluster))
     }
 
     fn is_spared(&self, job: &AdmittedJob) -> bool {

@@ -8,14 +8,15 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use crate::ledger::{AdmittedJob, Ledger, State};
+use crate::ledger::{AdmittedJob, Counted, Ledger, State};
 use crate::names::{ClusterName, JobId};
 use crate::places::Places;
 use crate::planner::{StartEnd, Started};
 use crate::queues::WaitingJob;
 use crate::share::Share;
-use crate::tree::{NodeId, Request};
+use fleet_quota_tree::{NodeId, Request};
 
 /// From this preemption on, a job is protected after each start. The first two preemptions are never delayed.
 const PROTECTED_FROM: u32 = 3;
@@ -29,8 +30,7 @@ pub(super) type VictimOrder = (i64, i64, Reverse<i64>, JobId);
 /// A job that may be preempted, with what a search asks about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub job: AdmittedJob,
-    pub request: Request,
+    counted: Arc<Counted>,
     pub lost_work_ms: i64,
     /// It was started at the present time: whether this can be taken back.
     pub just_started: Option<StartEnd>,
@@ -57,26 +57,38 @@ pub(crate) struct Times<'t> {
 }
 
 impl Standing {
-    pub fn of(ledger: &Ledger, places: &dyn Places, times: Times, job: &AdmittedJob) -> Self {
-        let tree = ledger.tree();
+    pub fn of(ledger: &Ledger, places: &dyn Places, times: Times, counted: &Arc<Counted>) -> Self {
+        let (tree, job) = (ledger.tree(), &counted.job);
         let started = times.started.get(&job.id);
         let just_started = started.map(|started| started.end);
         let min_ms = run_before_next_ms(job.preemptions).max(tree.node(job.leaf).min_runtime_ms);
-        let asks = min_ms > 0 && just_started.is_none();
+        let min_left_ms = match just_started {
+            None if min_ms > 0 => min_ms.saturating_sub(places.ran_ms(&job.id)),
+            Some(StartEnd::Stands) => min_ms,
+            _ => 0,
+        };
         Self {
-            job: job.clone(),
-            request: tree.request(&job.request),
+            counted: Arc::clone(counted),
             lost_work_ms: places.lost_work_ms(&job.id),
             just_started,
             by_claim: started.is_some_and(Started::by_claim),
             min_ms,
-            min_left_ms: if asks { min_ms.saturating_sub(places.ran_ms(&job.id)) } else { 0 },
+            min_left_ms,
             fresh_since_ms: times.fresh.get(&job.id).copied(),
         }
     }
 
+    pub fn job(&self) -> &AdmittedJob {
+        &self.counted.job
+    }
+
+    pub fn request(&self) -> &Request {
+        &self.counted.request
+    }
+
     pub fn order(&self) -> VictimOrder {
-        (self.job.priority, self.lost_work_ms, Reverse(self.job.admitted_at_ms), self.job.id.clone())
+        let job = self.job();
+        (job.priority, self.lost_work_ms, Reverse(job.admitted_at_ms), job.id.clone())
     }
 
     /// Its start can be taken back.
@@ -85,6 +97,9 @@ impl Standing {
     }
 }
 
+/// Most orders of siblings kept.
+const RANKED_KEPT: usize = 256;
+
 /// Siblings with their shares, largest first.
 pub(super) type Ranked = Rc<[(Share, NodeId)]>;
 
@@ -92,8 +107,8 @@ pub(super) type Ranked = Rc<[(Share, NodeId)]>;
 #[derive(Debug, Default)]
 pub(crate) struct Lineups {
     leaves: RefCell<BTreeMap<NodeId, Rc<[Standing]>>>,
-    /// By parent, with the state of the ledger.
-    ranked: RefCell<BTreeMap<NodeId, (State, Ranked)>>,
+    /// By parent and state of the ledger.
+    ranked: RefCell<BTreeMap<(NodeId, State), Ranked>>,
     /// By shape.
     open: RefCell<BTreeMap<u64, Rc<[ClusterName]>>>,
 }
@@ -104,7 +119,8 @@ impl Lineups {
         let none: Rc<[Standing]> = Rc::default();
         let mut leaves: BTreeMap<NodeId, Rc<[Standing]>> =
             ledger.tree().leaves().map(|leaf| (leaf, Rc::clone(&none))).collect();
-        leaves.insert(job.leaf, Rc::new([Standing::of(ledger, places, times, job)]));
+        let counted = Arc::new(Counted { job: job.clone(), request: ledger.tree().request(&job.request) });
+        leaves.insert(job.leaf, Rc::new([Standing::of(ledger, places, times, &counted)]));
         Self { leaves: RefCell::new(leaves), ..Self::default() }
     }
 
@@ -123,18 +139,29 @@ impl Lineups {
     /// All children of a node by share.
     pub fn ranked(&self, ledger: &Ledger, parent: NodeId) -> Ranked {
         let mut ranked = self.ranked.borrow_mut();
-        if let Some((state, known)) = ranked.get(&parent)
-            && *state == ledger.state()
-        {
+        let key = (parent, ledger.state());
+        if let Some(known) = ranked.get(&key) {
             return Rc::clone(known);
         }
+        if ranked.len() > RANKED_KEPT {
+            ranked.clear();
+        }
         let none = Request::default();
-        let children = ledger.tree().node(parent).children.iter();
-        let mut all: Vec<(Share, NodeId)> =
-            children.map(|node| (Share::after(ledger, *node, &none, 0), *node)).collect();
+        let share = |node: NodeId| (Share::after(ledger, node, &none, 0), node);
+        // Few differ from those of the state before.
+        let mut all: Vec<(Share, NodeId)> = match ranked.range((parent, State::default())..key).next_back() {
+            Some(((_, since), known)) => {
+                let again = |(known, node): &(Share, NodeId)| match ledger.has_changed(*node, *since) {
+                    true => share(*node),
+                    false => (*known, *node),
+                };
+                known.iter().map(again).collect()
+            }
+            None => ledger.tree().node(parent).children.iter().copied().map(share).collect(),
+        };
         all.sort_by(|a, b| b.cmp(a));
         let all: Ranked = all.into();
-        ranked.insert(parent, (ledger.state(), Rc::clone(&all)));
+        ranked.insert(key, Rc::clone(&all));
         all
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ledger::{AdmittedJob, Ledger};
 use crate::queues::WaitingJob;
-use crate::tree::{GUARANTEE, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
+use fleet_quota_tree::{NodeId, Reclaim, Request, Within};
 
 /// The rules by which a job may preempt, whether or not that finds victims.
 pub(crate) struct Rights;
@@ -11,16 +11,11 @@ impl Rights {
     /// By its min, from other leaves.
     pub fn reclaim(ledger: &Ledger, leaf: NodeId, request: &Request) -> bool {
         let tree = ledger.tree();
-        attribute(tree, leaf, RECLAIM) != "Never"
+        tree.node(leaf).reclaim != Reclaim::Never
             && (ledger.node_inside_min(leaf, request)
                 || tree
                     .path_to_root(leaf)
-                    .any(|node| lends_min(tree, node) && ledger.node_inside_min(node, request)))
-    }
-
-    /// From larger shares.
-    pub fn fair_share(tree: &QuotaTree) -> bool {
-        attribute(tree, NodeId::ROOT, SHARE_PREEMPTION) == "FairShare"
+                    .any(|node| tree.node(node).lends_min && ledger.node_inside_min(node, request)))
     }
 
     /// From its own leaf: whether there is a candidate.
@@ -45,18 +40,9 @@ fn candidates_within(
     priority: i64,
     age: i64,
 ) -> impl Iterator<Item = &AdmittedJob> + use<'_> {
-    let within = attribute(ledger.tree(), leaf, WITHIN);
-    let (never, newer) = (within == "Never", within == "LowerOrNewerEqualPriority");
+    let within = ledger.tree().node(leaf).within;
+    let (never, newer) = (within == Within::Never, within == Within::LowerOrNewerEqualPriority);
     let jobs = ledger
         .preemptible_while(leaf, move |other| !never && (other < priority || (newer && other == priority)));
     jobs.filter(move |job| job.priority < priority || job.enqueued_at_ms > age)
-}
-
-/// The node lends its own min to any job below it.
-pub(crate) fn lends_min(tree: &QuotaTree, node: NodeId) -> bool {
-    node != NodeId::ROOT && !tree.node(node).is_leaf() && attribute(tree, node, GUARANTEE) == "Subtree"
-}
-
-pub(super) fn attribute<'t>(tree: &'t QuotaTree, node: NodeId, name: &str) -> &'t str {
-    tree.node(node).attributes.get(name).map_or("", String::as_str)
 }

@@ -16,7 +16,7 @@ use crate::planner::Started;
 use crate::queues::WaitingJob;
 use crate::refusal::Rule;
 use crate::share::Share;
-use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use fleet_quota_tree::{JOBS, NodeId, QuotaTree, Request};
 
 /// The victims found for a preemptor.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::lineup::Lineups;
-use super::rights::{lends_min, own_candidates};
+use super::rights::own_candidates;
 use super::search::{Goal, Lack, Released, Search, VictimSet};
 use crate::ledger::AdmittedJob;
 use crate::names::{ClusterName, JobId};
@@ -13,7 +13,7 @@ use crate::places::AnyPlace;
 use crate::plan::TakeRule;
 use crate::queues::WaitingJob;
 use crate::share::Share;
-use crate::tree::{NodeId, Request};
+use fleet_quota_tree::{NodeId, Request};
 
 /// The time when the victims have left and the preemptor runs.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl Search<'_> {
             TakeRule::Reclaim => {
                 self.ledger.node_inside_min(self.preemptor.leaf, &self.request)
                     || side.iter().any(|node| {
-                        lends_min(&self.tree, *node) && self.ledger.node_inside_min(*node, &self.request)
+                        self.tree.node(*node).lends_min && self.ledger.node_inside_min(*node, &self.request)
                     })
             }
             TakeRule::FairShare => {

@@ -7,7 +7,7 @@ use super::lineup::Standing;
 use super::search::{Search, VictimSet};
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
-use crate::tree::NodeId;
+use fleet_quota_tree::NodeId;
 
 /// Work that a job may lose to a smaller share at any time. Of jobs that take a minute or two, more than that would be most
 /// of their work; less would leave hardly a victim, because jobs are also protected for 10 s after their start.
@@ -33,7 +33,7 @@ impl Search<'_> {
     fn protected_until_ms(&self, job: &Standing) -> Option<i64> {
         // The start of the present time can be taken back. What a claim has waited for is not for those that the claim
         // has held back.
-        if job.just_started.is_some() && !job.by_claim {
+        if job.is_open() && !job.by_claim {
             return None;
         }
         let left_ms = job.min_left_ms.max(self.fresh_for_ms(job));
@@ -54,12 +54,12 @@ impl Search<'_> {
     /// Whether the job has not yet run long enough to be preempted by priority or by share.
     pub(super) fn is_protected(&self, job: &Standing) -> bool {
         // Its start can be taken back now, and is protected from the next moment on: search again then.
-        if job.just_started.is_some() && (job.min_ms > 0 || self.fresh_for_ms(job) > 0) {
+        if job.is_open() && (job.min_ms > 0 || self.fresh_for_ms(job) > 0) {
             self.protected.again(self.known.now_ms.saturating_add(1));
         }
         let until_ms = self.protected_until_ms(job);
         if let Some(until_ms) = until_ms {
-            self.protected.note(until_ms, &job.job.id);
+            self.protected.note(until_ms, &job.job().id);
         }
         until_ms.is_some()
     }
@@ -68,7 +68,7 @@ impl Search<'_> {
     pub(super) fn would_lose_too_much(&self, job: &Standing) -> bool {
         let until_ms = self.spared_until_ms(job);
         if let Some(until_ms) = until_ms {
-            self.protected.note_work(until_ms, &job.job.id);
+            self.protected.note_work(until_ms, &job.job().id);
         }
         until_ms.is_some()
     }

@@ -5,6 +5,10 @@ mod measure;
 
 use measure::{LEAVES, LOADS, measure};
 
+/// The allocator of the `fleet` program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = std::env::args().nth(1).map_or(Ok(10_000), |text| text.parse())?;
     let only = std::env::args().nth(2);

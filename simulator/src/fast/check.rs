@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fleet_quota::{MAX_JOBS, QuotaTree};
+use fleet_quota_tree::{MAX_JOBS, QuotaTree};
 use fleet_resources::{Resources, quantity};
 
 use crate::scenario::log::Violation;

@@ -26,7 +26,8 @@ use fleet_policies::{
     spec::Failover,
     workload::{self, WorkloadKind},
 };
-use fleet_quota::{PREEMPTIBLE_LABEL, QueuePolicy};
+use fleet_quota::QueuePolicy;
+use fleet_quota_tree::PREEMPTIBLE_LABEL;
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube_core::DynamicObject;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fleet_planner::{self as planner, JobPhase};
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, QuotaTree};
+use fleet_quota::JobId;
+use fleet_quota_tree::QuotaTree;
 
 use super::{
     engine::{Phase, RunError, Sim, SimJob},

@@ -1,7 +1,7 @@
 //! The shorthand `job`: a few fields become the real manifest of a training job.
 
 use fleet_api::names::{SIM_FAIL_ON_ANNOTATION, SIM_RESULT_ANNOTATION, SIM_RUNTIME_ANNOTATION};
-use fleet_quota::PREEMPTIBLE_LABEL;
+use fleet_quota_tree::PREEMPTIBLE_LABEL;
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -10,7 +10,8 @@ use std::{
 
 use fleet_api::names;
 use fleet_policies::{choice::PolicyScope, spec, workload::WorkloadKind};
-use fleet_quota::{NodeSpec, QueuePolicy, QuotaTree};
+use fleet_quota::QueuePolicy;
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 use serde_json::{Value, json};
 
 use super::model::{Action, Manifest, ObjectName, Scenario};

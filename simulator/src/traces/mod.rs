@@ -16,7 +16,8 @@ use std::{
     sync::Arc,
 };
 
-use fleet_quota::{NodeSpec, QueuePolicy, QuotaTree};
+use fleet_quota::QueuePolicy;
+use fleet_quota_tree::{NodeSpec, QuotaTree};
 
 use crate::{
     fast::JobSpec,

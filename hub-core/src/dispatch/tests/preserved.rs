@@ -1,7 +1,7 @@
 //! What a policy with `preserveResourcesOnDeletion` leaves in a member, and that it leaves nothing of a run that is
 //! evicted.
 
-use fleet_quota::{NodeSpec, QuotaTree, REQUIRE_QUEUE};
+use fleet_quota_tree::{NodeSpec, QuotaTree, REQUIRE_QUEUE};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! A run stays what it was admitted as, whatever its object says later.
 
-use fleet_quota::{NodeSpec, PREEMPTIBLE_LABEL};
+use fleet_quota_tree::{NodeSpec, PREEMPTIBLE_LABEL};
 
 use super::*;
 

@@ -106,14 +106,17 @@ fn gpus_of(components: &Value) -> i64 {
 
 impl Hub {
     fn new() -> Self {
-        let leaf = fleet_quota::NodeSpec {
+        let leaf = fleet_quota_tree::NodeSpec {
             name: "own".to_string(),
             namespaces: vec!["default".to_string()],
             max: [("nvidia.com/gpu".to_string(), MAX_GPUS.to_string())].into(),
             ..Default::default()
         };
-        let root =
-            fleet_quota::NodeSpec { name: "root".to_string(), children: vec![leaf], ..Default::default() };
+        let root = fleet_quota_tree::NodeSpec {
+            name: "root".to_string(),
+            children: vec![leaf],
+            ..Default::default()
+        };
         let mut stage = Stage::new();
         let status = json!({"reservation": true, "reportSequence": 1, "apiEnablements": ["batch/v1/Job"],
             "nodeShapes": [{"count": 9, "allocatable": {"nvidia.com/gpu": "8"}, "free": {"nvidia.com/gpu": "8"}}],

@@ -1,6 +1,6 @@
 //! The place of a waiting job in its queue, as objects of the hub say.
 
-use fleet_quota::QUOTA_LABELS;
+use fleet_quota_tree::QUOTA_LABELS;
 
 use super::*;
 

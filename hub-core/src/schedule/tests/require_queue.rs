@@ -1,6 +1,6 @@
 //! Leaves in which nothing runs without having queued.
 
-use fleet_quota::{NodeSpec, REQUIRE_QUEUE};
+use fleet_quota_tree::{NodeSpec, REQUIRE_QUEUE};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn a_gang_that_must_queue_is_not_placed_before_it_queues() {
         let mut stage = Stage::new();
         stage.plant(root, own);
         let mut labelled = job("first");
-        labelled["metadata"]["labels"][fleet_quota::QUOTA_LABELS[0]] = label.into();
+        labelled["metadata"]["labels"][fleet_quota_tree::QUOTA_LABELS[0]] = label.into();
         stage.submit_as("first", labelled);
         let asked = stage.pass().iter().any(is_reservation);
         assert_eq!(asked, !must, "{root} {own} {label}: {}", stage.waiting("first"));

@@ -1,6 +1,6 @@
 //! What the quota tree reports of jobs that do not queue.
 
-use fleet_quota::{MAX_JOBS, NodeId, NodeSpec};
+use fleet_quota_tree::{MAX_JOBS, NodeId, NodeSpec};
 
 use super::*;
 use crate::tree::Sums;

@@ -1,7 +1,7 @@
 //! What administrators do: each a write to the hub with the user's own token.
 
 use fleet_api::names::QUOTA_NAMESPACE;
-use fleet_quota::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
+use fleet_quota_tree::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

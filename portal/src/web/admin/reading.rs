@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_api::{Cluster, names::QUOTA_NAMESPACE};
 use fleet_hub_core::cluster;
-use fleet_quota::{SUBMITTER_NAMESPACES, SUBMITTERS};
+use fleet_quota_tree::{SUBMITTER_NAMESPACES, SUBMITTERS};
 use fleet_views::{Namespaces, Sight};
 use futures::{StreamExt, stream};
 use kube::ResourceExt;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleet_api::names::{SIM_FAIL_ON_ANNOTATION, SIM_RESULT_ANNOTATION, SIM_RUNTIME_ANNOTATION};
-use fleet_quota::PREEMPTIBLE_LABEL;
+use fleet_quota_tree::PREEMPTIBLE_LABEL;
 use fleet_resources::{ResourceName, quantity};
 use serde_json::Value;
 

@@ -21,7 +21,8 @@ fn a_waiting_job_that_takes_a_later_place_leaves_its_own() {
     let mut lab = Lab::new(ONE);
     let root = r#"{"name": "root", "children": [{"name": "team", "namespaces": ["default"]}]}"#;
     let root = serde_json::from_str(root).expect("a tree");
-    lab.planner.set_tree(Some(Arc::new(fleet_quota::QuotaTree::build(&root).expect("valid").0)), lab.now_ms);
+    lab.planner
+        .set_tree(Some(Arc::new(fleet_quota_tree::QuotaTree::build(&root).expect("valid").0)), lab.now_ms);
     // In a queue of the tree, a job that still waits is not taken out when it is set again.
     let queues = |lab: &mut Lab, name: &str| {
         lab.submit(name, "default", 10, 2, true);

@@ -145,7 +145,8 @@ fn a_run_without_pods_or_cells_does_not_hold_quota() {
     assert_eq!(lab.plan(), ["three -> w0:[0] w1:[1]"]);
     let root = r#"{"name": "root", "children": [{"name": "team", "namespaces": ["default"]}]}"#;
     let root = serde_json::from_str(root).expect("a tree");
-    lab.planner.set_tree(Some(Arc::new(fleet_quota::QuotaTree::build(&root).expect("valid").0)), lab.now_ms);
+    lab.planner
+        .set_tree(Some(Arc::new(fleet_quota_tree::QuotaTree::build(&root).expect("valid").0)), lab.now_ms);
     lab.in_the_west("three");
     // No configuration says nothing of what its cells are.
     lab.planner.set_cells(None, lab.now_ms).expect("valid");

@@ -6,7 +6,8 @@ use std::fmt;
 use fleet_resources::{QuantityError, ResourceName};
 use thiserror::Error;
 
-use super::submit::Submit;
+use crate::attributes::{Reclaim, Within};
+use crate::submit::Submit;
 
 /// The pseudo-resource that counts jobs.
 pub const MAX_JOBS: &str = "kube-queue/max-jobs";
@@ -17,15 +18,15 @@ pub const QUOTA_LABELS: [&str; 2] =
 pub const PREEMPTIBLE_LABEL: &str = "quota.scheduling.alibabacloud.com/preemptible";
 
 /// A max of this or more is unlimited, as in other queue systems.
-pub(super) const UNLIMITED_FROM: i64 = i32::MAX as i64;
+pub(crate) const UNLIMITED_FROM: i64 = i32::MAX as i64;
 /// Deepest tree accepted; the root has depth 1.
-pub(super) const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 /// Largest tree accepted.
-pub(super) const MAX_NODES: usize = 100_000;
+pub(crate) const MAX_NODES: usize = 100_000;
 /// More than any real job; the sum of a thousand such jobs still fits.
-pub(super) const MAX_AMOUNT: i64 = 1 << 53;
+pub(crate) const MAX_AMOUNT: i64 = 1 << 53;
 /// The index of [`MAX_JOBS`] among the tree's resources.
-pub(crate) const JOBS: usize = 0;
+pub const JOBS: usize = 0;
 
 /// A node of one tree; ids are dense, the root is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +37,12 @@ impl NodeId {
 
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// The node with this index; of one tree only.
+    pub fn at(index: usize) -> Self {
+        // Trees are bounded far below 2^32.
+        Self(index as u32)
     }
 }
 
@@ -58,6 +65,12 @@ pub struct TreeNode {
     /// Attribute `fleet.dev/min-runtime`: how long a job of this leaf runs before it may be preempted by priority
     /// or by share.
     pub min_runtime_ms: i64,
+    /// Attribute `fleet.dev/reclaim`: from whom jobs of this leaf reclaim inside min.
+    pub reclaim: Reclaim,
+    /// Attribute `fleet.dev/preempt-within`: which jobs of this leaf give way to its others.
+    pub within: Within,
+    /// Attribute `fleet.dev/guarantee`: the node lends its own min to any job below it.
+    pub lends_min: bool,
     /// Attribute `fleet.dev/require-queue`, or that of the node above: nothing runs here without having queued.
     pub requires_queue: bool,
     /// The leaf was deleted, and stays until its jobs have ended: nothing is admitted here.
@@ -74,11 +87,13 @@ impl TreeNode {
 /// limited by it, and are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    pub(crate) amounts: Vec<(usize, i64)>,
+    /// Resource index and amount, by index.
+    pub amounts: Vec<(usize, i64)>,
 }
 
 impl Request {
-    pub(crate) fn amount(&self, r: usize) -> i64 {
+    /// The amount of one resource.
+    pub fn amount(&self, r: usize) -> i64 {
         self.amounts.iter().find(|(index, _)| *index == r).map_or(0, |(_, amount)| *amount)
     }
 }
@@ -86,25 +101,27 @@ impl Request {
 /// The tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaTree {
-    pub(super) nodes: Vec<TreeNode>,
-    pub(super) names: Vec<ResourceName>,
+    pub(crate) nodes: Vec<TreeNode>,
+    pub(crate) names: Vec<ResourceName>,
     /// By node and resource.
-    pub(super) min: Vec<i64>,
+    pub(crate) min: Vec<i64>,
     /// By node and resource; `i64::MAX` is unlimited.
     pub(crate) max: Vec<i64>,
     /// By node and resource: the smallest max from the node to the root.
-    pub(super) effective_max: Vec<i64>,
+    pub(crate) effective_max: Vec<i64>,
     /// By node and resource: the part of min that is never lent.
-    pub(super) kept: Vec<i64>,
+    pub(crate) kept: Vec<i64>,
     /// Whether any part of any min is never lent.
-    pub(super) keeps: bool,
+    pub(crate) keeps: bool,
+    /// The root's `fleet.dev/share-preemption`.
+    pub(crate) by_share: bool,
     /// The root's `fleet.dev/max-gpu-loss` in thousandths.
-    pub(super) max_loss_milli: Option<i64>,
-    pub(super) by_namespace: BTreeMap<String, NodeId>,
-    pub(super) by_name: BTreeMap<String, NodeId>,
-    pub(super) by_path: BTreeMap<String, NodeId>,
+    pub(crate) max_loss_milli: Option<i64>,
+    pub(crate) by_namespace: BTreeMap<String, NodeId>,
+    pub(crate) by_name: BTreeMap<String, NodeId>,
+    pub(crate) by_path: BTreeMap<String, NodeId>,
     /// By node; draining leaves, which are added later, have none.
-    pub(super) submit: Vec<Submit>,
+    pub(crate) submit: Vec<Submit>,
 }
 
 /// A tree that cannot be used.

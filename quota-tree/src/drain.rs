@@ -1,11 +1,11 @@
 //! Deleted leaves that still have jobs.
 
-use super::model::{NodeId, QuotaTree, TreeNode};
+use crate::model::{NodeId, QuotaTree, TreeNode};
 
 impl QuotaTree {
     /// Where to count a job whose leaf was at `path` in an older tree: the leaf of that path; or the nearest
     /// ancestor, if that is a leaf now; or else a draining leaf below it, which is made if necessary.
-    pub(crate) fn drain(&mut self, path: &str) -> NodeId {
+    pub fn drain(&mut self, path: &str) -> NodeId {
         let (ancestor, rest) = self.nearest(path);
         if self.node(ancestor).is_leaf() && !self.node(ancestor).draining {
             return ancestor;
@@ -59,6 +59,9 @@ impl QuotaTree {
             max_bypass_ms: above.max_bypass_ms,
             max_claim_ms: above.max_claim_ms,
             min_runtime_ms: 0,
+            reclaim: Default::default(),
+            within: Default::default(),
+            lends_min: false,
             requires_queue: above.requires_queue,
             draining: true,
         });

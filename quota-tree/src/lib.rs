@@ -7,25 +7,24 @@ mod attributes;
 mod build;
 mod drain;
 mod model;
+mod spec;
 mod submit;
+#[cfg(test)]
+mod tests;
 mod warnings;
 
 use std::collections::BTreeMap;
 
 use fleet_resources::{ResourceName, Resources};
 
-use crate::spec::NodeSpec;
-pub use attributes::{ATTRIBUTES, Attribute, On, REQUIRE_QUEUE, Values};
-pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
-
-pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
-
-pub(crate) use model::JOBS;
+pub use attributes::{ATTRIBUTES, Attribute, On, REQUIRE_QUEUE, Reclaim, Values, Within};
 use model::MAX_AMOUNT;
 pub use model::{
-    LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError, TreeNode,
-    TreeWarning,
+    JOBS, LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError,
+    TreeNode, TreeWarning,
 };
+pub use spec::NodeSpec;
+pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 
 impl QuotaTree {
     /// Parses a tree. Broken rules that leave it valid are returned as warnings.
@@ -75,7 +74,7 @@ impl QuotaTree {
     }
 
     /// Whether `node` is on the path from `id` to the root, `id` included.
-    pub(crate) fn is_below(&self, id: NodeId, node: NodeId) -> bool {
+    pub fn is_below(&self, id: NodeId, node: NodeId) -> bool {
         self.path_to_root(id).any(|on_path| on_path == node)
     }
 
@@ -97,7 +96,8 @@ impl QuotaTree {
 
     /// A request in the tree's terms, counting one job.
     pub fn request(&self, resources: &Resources) -> Request {
-        let mut amounts = vec![(JOBS, 1)];
+        let mut amounts = Vec::with_capacity(self.resources().len());
+        amounts.push((JOBS, 1));
         for (name, amount) in resources.iter().filter(|(_, amount)| *amount > 0) {
             if let Some(r) = self.resource_index(name.as_str()).filter(|r| *r != JOBS) {
                 amounts.push((r, amount.min(MAX_AMOUNT)));
@@ -163,7 +163,8 @@ impl QuotaTree {
         asked.into_iter().find(|name| self.resource_index(name.as_str()).is_some_and(is_bounded))
     }
 
-    pub(crate) fn resource_index(&self, name: &str) -> Option<usize> {
+    /// The index of a resource in the tree's arrays; [`JOBS`] is [`MAX_JOBS`].
+    pub fn resource_index(&self, name: &str) -> Option<usize> {
         if name == MAX_JOBS {
             return Some(JOBS);
         }
@@ -171,34 +172,43 @@ impl QuotaTree {
         named.ok().map(|at| at + 1)
     }
 
-    pub(crate) fn cell(&self, id: NodeId, r: usize) -> usize {
+    /// Where the amount of a resource of a node is in an array by node and resource.
+    pub fn cell(&self, id: NodeId, r: usize) -> usize {
         id.index() * self.names.len() + r
     }
 
-    pub(crate) fn min_at(&self, id: NodeId, r: usize) -> i64 {
+    /// The guaranteed amount, by the resource's index.
+    pub fn min_at(&self, id: NodeId, r: usize) -> i64 {
         self.min[self.cell(id, r)]
     }
 
-    pub(crate) fn max_at(&self, id: NodeId, r: usize) -> i64 {
+    /// The max, by the resource's index; `i64::MAX` is unlimited.
+    pub fn max_at(&self, id: NodeId, r: usize) -> i64 {
         self.max[self.cell(id, r)]
     }
 
-    pub(crate) fn kept_at(&self, id: NodeId, r: usize) -> i64 {
+    /// The part of min that is never lent, by the resource's index.
+    pub fn kept_at(&self, id: NodeId, r: usize) -> i64 {
         self.kept[self.cell(id, r)]
     }
 
     /// Whether some min is not lent in full. Then what a job adds to a node depends on what else is below it.
-    pub(crate) fn keeps_back(&self) -> bool {
+    pub fn keeps_back(&self) -> bool {
         self.keeps
     }
 
     /// GPU time that may be lost for each unit that a preemptor gains, in thousandths; `None` if the root does not say.
-    pub(crate) fn max_loss_milli(&self) -> Option<i64> {
+    pub fn max_loss_milli(&self) -> Option<i64> {
         self.max_loss_milli
     }
 
+    /// Whether the root lets borrowers preempt larger borrowers.
+    pub fn preempts_by_share(&self) -> bool {
+        self.by_share
+    }
+
     /// What the node can lend its children. No child can ever use more.
-    pub(crate) fn lendable_at(&self, id: NodeId, r: usize) -> i64 {
+    pub fn lendable_at(&self, id: NodeId, r: usize) -> i64 {
         self.effective_max[self.cell(id, r)]
     }
 }

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
+mod text;
+
+use fleet_resources::Resources;
+
+use crate::*;
+use text::{tree, tree_spec};
 
 #[test]
 fn the_walkthrough_tree_is_accepted_with_warnings() {

@@ -5,22 +5,22 @@
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::model::{NodeId, QuotaTree, TreeWarning};
-use super::submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
+use crate::model::{NodeId, QuotaTree, TreeWarning};
 use crate::spec::{duration_ms, quantities_in};
+use crate::submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
 
 /// A node's share of the parent's idle quota; default 1.
-pub(super) const WEIGHT: &str = "fleet.dev/weight";
+pub(crate) const WEIGHT: &str = "fleet.dev/weight";
 /// How much of min may be lent, a JSON object of quantities.
-pub(super) const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
+pub(crate) const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
 /// How long others may pass the first job of a leaf.
-pub(super) const MAX_BYPASS: &str = "fleet.dev/max-bypass";
+pub(crate) const MAX_BYPASS: &str = "fleet.dev/max-bypass";
 /// How long a claim may keep capacity idle for the first job of a leaf.
-pub(super) const MAX_CLAIM: &str = "fleet.dev/max-claim";
+pub(crate) const MAX_CLAIM: &str = "fleet.dev/max-claim";
 /// How long jobs of a leaf run before they may be preempted, except by a reclaim inside min.
-pub(super) const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
+pub(crate) const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
 /// On the root: GPU-hours that may be lost for each GPU-hour gained by a preemption.
-pub(super) const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
+pub(crate) const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
 /// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
 pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
 /// On an inner node: `Subtree` lends its own min to any job below it.
@@ -39,6 +39,44 @@ const VIRTUAL_CLUSTER: &str = "fleet.dev/virtual-cluster";
 
 /// Prefix of Fleet's own attributes; an unknown one is a mistake.
 const OWN_PREFIX: &str = "fleet.dev/";
+
+/// From whom jobs of a leaf reclaim inside min.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    #[default]
+    Any,
+    LowerPriority,
+    Never,
+}
+
+/// Which jobs of a leaf give way to its others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Within {
+    #[default]
+    LowerPriority,
+    LowerOrNewerEqualPriority,
+    Never,
+}
+
+impl Reclaim {
+    pub(crate) fn of(text: Option<&String>) -> Self {
+        match text.map(String::as_str) {
+            Some("LowerPriority") => Self::LowerPriority,
+            Some("Never") => Self::Never,
+            _ => Self::Any,
+        }
+    }
+}
+
+impl Within {
+    pub(crate) fn of(text: Option<&String>) -> Self {
+        match text.map(String::as_str) {
+            Some("LowerOrNewerEqualPriority") => Self::LowerOrNewerEqualPriority,
+            Some("Never") => Self::Never,
+            _ => Self::LowerPriority,
+        }
+    }
+}
 
 /// The nodes on which an attribute has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +175,7 @@ impl Values {
 }
 
 /// Attributes of a node that have no effect as they are written.
-pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
+pub(crate) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
     let node = tree.node(id);
     for (name, text) in &node.attributes {
         let field = format!("attributes[{name}]");

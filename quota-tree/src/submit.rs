@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::model::{NodeId, QuotaTree, TreeWarning};
+use crate::model::{NodeId, QuotaTree, TreeWarning};
 use crate::spec::NodeSpec;
 
 /// Namespaces whose jobs may name a leaf below this node, in addition to those that the leaf itself lists:
@@ -16,7 +16,7 @@ pub const SUBMITTERS: &str = "fleet.dev/submitters";
 
 /// The rules of one node; `None` admits everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Submit {
+pub(crate) struct Submit {
     namespaces: Option<BTreeSet<String>>,
     subjects: Option<BTreeSet<String>>,
 }
@@ -109,7 +109,7 @@ impl QuotaTree {
     }
 
     /// The namespaces that the first restricting node from the leaf to the root admits, for a message.
-    pub(super) fn allowed_namespaces(&self, leaf: NodeId) -> String {
+    pub(crate) fn allowed_namespaces(&self, leaf: NodeId) -> String {
         let own = self.node(leaf).namespaces.iter().cloned();
         let listed = self
             .path_to_root(leaf)

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::attributes;
-use super::model::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning};
+use crate::attributes;
+use crate::model::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning};
 use crate::spec::NodeSpec;
 
 /// Broken rules: each warning names node, field and values.
-pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning> {
+pub(crate) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning> {
     let mut found = Vec::new();
     if !root.name.is_empty() && root.name != "root" {
         found.push(TreeWarning::advice("root", "name", &root.name, "root; that name is used"));

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::attributes::{LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, REQUIRE_QUEUE, WEIGHT};
-use super::model::{
+use crate::attributes::{
+    GUARANTEE, LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, RECLAIM, REQUIRE_QUEUE, Reclaim,
+    SHARE_PREEMPTION, WEIGHT, WITHIN, Within,
+};
+use crate::model::{
     JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
 };
-use super::submit::Submit;
 use crate::spec::NodeSpec;
 use crate::spec::{duration_ms, quantities_in};
+use crate::submit::Submit;
 
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
@@ -20,7 +23,7 @@ const MAX_ERRORS: usize = 20;
 
 type Built = (QuotaTree, Vec<TreeWarning>);
 
-pub(super) fn build(root: &NodeSpec) -> Result<Built, TreeError> {
+pub(crate) fn build(root: &NodeSpec) -> Result<Built, TreeError> {
     let mut builder = Builder { names: resource_names(root), ..Builder::default() };
     builder.add_all(root);
     match builder.errors.len() {
@@ -56,6 +59,7 @@ struct Builder {
     warnings: Vec<TreeWarning>,
     /// All that is wrong, so that it can be corrected at once.
     errors: Vec<TreeError>,
+    by_share: bool,
     max_loss_milli: Option<i64>,
 }
 
@@ -134,8 +138,10 @@ impl Builder {
             Some("false") => false,
             _ => parent.is_some_and(|parent| self.nodes[parent.index()].requires_queue),
         };
+        let is = |name: &str, word: &str| spec.attributes.get(name).is_some_and(|text| text == word);
         if parent.is_none() {
             self.max_loss_milli = max_loss(spec);
+            self.by_share = is(SHARE_PREEMPTION, "FairShare");
         }
         self.by_path.insert(path.clone(), id);
         let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
@@ -159,6 +165,9 @@ impl Builder {
             max_bypass_ms,
             max_claim_ms,
             min_runtime_ms,
+            reclaim: Reclaim::of(spec.attributes.get(RECLAIM)),
+            within: Within::of(spec.attributes.get(WITHIN)),
+            lends_min: parent.is_some() && !spec.children.is_empty() && is(GUARANTEE, "Subtree"),
             requires_queue,
             draining: false,
         });
@@ -243,6 +252,7 @@ impl Builder {
             max: self.max,
             effective_max,
             keeps: self.kept.iter().any(|kept| *kept > 0),
+            by_share: self.by_share,
             max_loss_milli: self.max_loss_milli,
             kept: self.kept,
             by_namespace: self.by_namespace,
@@ -273,12 +283,12 @@ fn max_loss(spec: &NodeSpec) -> Option<i64> {
 
 impl TreeWarning {
     /// A documented rule that is broken.
-    pub(super) fn advice(path: &str, field: &str, found: &str, allowed: &str) -> Self {
+    pub(crate) fn advice(path: &str, field: &str, found: &str, allowed: &str) -> Self {
         Self { is_mistake: false, ..Self::new(path, field, found, allowed) }
     }
 
     /// A value that is ignored.
-    pub(super) fn new(path: &str, field: &str, found: &str, allowed: &str) -> Self {
+    pub(crate) fn new(path: &str, field: &str, found: &str, allowed: &str) -> Self {
         let found = if found.is_empty() { "\"\"" } else { found };
         Self {
             path: path.to_owned(),
