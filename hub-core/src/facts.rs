@@ -70,6 +70,7 @@ pub fn entry(entry: &BindingEntry) -> Option<BindingFacts> {
         user: spec.user.clone().unwrap_or_default(),
         virtual_cluster: spec.virtual_cluster().to_owned(),
         created_s,
+        place_ms: entry.place_ms(),
         clusters: spec.clusters.iter().map(|target| target.name.clone()).collect(),
         epoch: spec.epoch,
         requests: amounts(&requests),

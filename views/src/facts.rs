@@ -35,6 +35,8 @@ pub struct BindingFacts {
     /// That of its cells, or that it names.
     pub virtual_cluster: String,
     pub created_s: i64,
+    /// When it took its place in its queue, in milliseconds since 1970; an edit may lose a place. 0: not known.
+    pub place_ms: i64,
     pub clusters: Vec<String>,
     pub epoch: i64,
     /// Of all pods together.

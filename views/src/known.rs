@@ -19,20 +19,21 @@ use crate::{
     sight::Sight,
 };
 
-/// Place in the queue of a leaf: by priority, age and name.
+/// Place in the queue of a leaf: by priority, the time at which the job took it, and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub priority: Reverse<i32>,
-    pub created_s: i64,
+    pub since_ms: i64,
     pub name: String,
     pub namespace: String,
 }
 
 impl Place {
     fn of(job: &Job, unit: &UnitFacts) -> Self {
+        let known_ms = Some(job.binding.place_ms).filter(|place_ms| *place_ms != 0);
         Self {
             priority: Reverse(unit.priority),
-            created_s: unit.created_s,
+            since_ms: known_ms.unwrap_or(unit.created_s.saturating_mul(1000)),
             name: job.id.1.clone(),
             namespace: job.id.0.clone(),
         }

@@ -262,7 +262,7 @@ fn row(known: &Known, job: &Job, place: &Place, position: usize, sight: &Sight) 
 }
 
 fn write_place((position, leaf, place): (usize, &String, &Place)) -> String {
-    format!("{position} {} {} {} {} {leaf}", place.priority.0, place.created_s, place.namespace, place.name)
+    format!("{position} {} {} {} {} {leaf}", place.priority.0, place.since_ms, place.namespace, place.name)
 }
 
 /// Whether a text is the `next` of a page.
@@ -275,9 +275,9 @@ fn read_place(text: &str) -> Option<Cursor> {
     let mut parts = text.splitn(6, ' ');
     let position = parts.next()?.parse().ok()?;
     let priority = Reverse(parts.next()?.parse().ok()?);
-    let created_s = parts.next()?.parse().ok()?;
+    let since_ms = parts.next()?.parse().ok()?;
     let (namespace, name) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-    Some((position, parts.next()?.to_owned(), Place { priority, created_s, name, namespace }))
+    Some((position, parts.next()?.to_owned(), Place { priority, since_ms, name, namespace }))
 }
 
 /// Resources that some node of the tree guarantees or bounds: of others nothing is borrowed.

@@ -8,7 +8,7 @@ mod seen;
 mod state;
 mod unbound;
 
-use fleet_api::{QueueUnit, ResourceBinding, binding::Attempt};
+use fleet_api::{QueueUnit, ResourceBinding, binding::Attempt, names::QUEUE_PLACE_ANNOTATION};
 use fleet_cli_ground::{age, answer::Answer, connect::Hub, discovery, listing::Names, output};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_portal::explain::{ClusterVerdict, verdicts};
@@ -157,13 +157,14 @@ fn waits(unit: &QueueUnit) -> bool {
     matches!(phase, None | Some("Enqueued" | "Reserved"))
 }
 
-/// The job's position among waiting jobs of its queue: by priority, age and name. Between queues there is no such order:
+/// The job's position among waiting jobs of its queue: by priority, the time at which it took its place, and name. Between queues there is no such order:
 /// they take turns.
 fn position(units: &[QueueUnit], own: Option<&QueueUnit>) -> Option<Position> {
     let own = own.filter(|own| waits(own))?;
     let order = |unit: &QueueUnit| {
-        let created = unit.creation_timestamp().map(|time| time.0);
-        (std::cmp::Reverse(unit.spec.priority), created, unit.name_any(), unit.namespace())
+        let edited = unit.annotations().get(QUEUE_PLACE_ANNOTATION).and_then(|since| since.parse().ok());
+        let since = edited.or_else(|| unit.creation_timestamp().map(|time| time.0));
+        (std::cmp::Reverse(unit.spec.priority), since, unit.name_any(), unit.namespace())
     };
     let waiting = || units.iter().filter(|unit| waits(unit) && unit.spec.queue == own.spec.queue);
     let before = waiting().filter(|unit| order(unit) < order(own)).count();

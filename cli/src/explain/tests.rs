@@ -329,3 +329,13 @@ fn words_name_a_job() {
     check(&["deploy/a"], Some("deploy"), "a");
     check(&["deploy", "a"], Some("deploy"), "a");
 }
+
+#[test]
+fn a_job_that_lost_its_place_is_behind_those_that_came_before_its_edit() {
+    let first = unit("train", "root/team", 0, "2026-01-01T10:00:00Z");
+    let mut units = [first, unit("other", "root/team", 0, "2026-01-01T10:00:05Z")];
+    let place = |units: &[QueueUnit]| position(units, Some(&units[0])).map(|at| (at.place, at.of));
+    assert_eq!(place(&units), Some((1, 2)));
+    units[0].annotations_mut().insert(QUEUE_PLACE_ANNOTATION.to_owned(), "2026-01-01T10:00:09Z".to_owned());
+    assert_eq!(place(&units), Some((2, 2)));
+}

@@ -8,6 +8,7 @@ use crate::{
 };
 
 mod any_form;
+mod edited;
 mod ends;
 mod given_up;
 mod left;

@@ -1,6 +1,8 @@
 //! The QueueUnit of a queued job, kept in step with its binding.
 
+use fleet_api::QueueUnit;
 use fleet_api::mutation::{self, Mutation};
+use fleet_api::names::QUEUE_PLACE_ANNOTATION;
 use fleet_api::patch::merge_diff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -81,8 +83,12 @@ pub(super) fn unit(
             (None, None) => {}
         }
     }
-    if let Some(leaf) = world.leaves.get(key).filter(|leaf| known.spec.queue.as_ref() != Some(leaf)) {
-        let patch = json!({"spec": {"queue": leaf}});
+    let leaf = world.leaves.get(key).filter(|leaf| known.spec.queue.as_ref() != Some(leaf));
+    let mut patch = if phase == UnitPhase::Enqueued { edited(world, entry, known) } else { json!({}) };
+    if let Some(leaf) = leaf {
+        patch["spec"]["queue"] = json!(leaf);
+    }
+    if patch.as_object().is_some_and(|patch| !patch.is_empty()) {
         step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, Verb::Merge(patch)));
     }
     if desired == status {
@@ -98,16 +104,45 @@ pub(super) fn unit(
     }
 }
 
-pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>, preemptible: bool) -> Value {
-    let pods: Vec<Value> = entry
-        .object
-        .spec
-        .components
-        .iter()
-        .map(|component| json!({"name": component.name, "count": component.replicas}))
-        .collect();
+/// What an edit of a waiting job has changed.
+fn edited(world: &World, entry: &BindingEntry, known: &QueueUnit) -> Value {
+    let mut patch = json!({});
+    if known.spec.priority != entry.object.spec.priority {
+        patch["spec"]["priority"] = json!(entry.object.spec.priority);
+    }
+    let preemptible = unqueued::is_preemptible(entry, world.bound_object(entry));
+    if known.spec.preemptible.unwrap_or(true) != preemptible {
+        patch["spec"]["preemptible"] = json!(preemptible);
+    }
     let request = entry.total.to_quantities();
-    json!({
+    for (field, was) in [("resource", &known.spec.resource), ("request", &known.spec.request)] {
+        if let Some(changed) = merge_diff(&json!(was), &json!(request)) {
+            patch["spec"][field] = changed;
+        }
+    }
+    let (pods, was) = (pod_sets(entry), json!(known.spec.pod_set));
+    if pods != was {
+        patch["spec"]["podSet"] = pods;
+    }
+    let place = place(entry);
+    if known.metadata.annotations.as_ref().and_then(|all| all.get(QUEUE_PLACE_ANNOTATION)) != place {
+        patch["metadata"]["annotations"][QUEUE_PLACE_ANNOTATION] = json!(place);
+    }
+    patch
+}
+
+fn place(entry: &BindingEntry) -> Option<&String> {
+    entry.object.spec.queue_place.as_ref()?.since.as_ref()
+}
+
+fn pod_sets(entry: &BindingEntry) -> Value {
+    let components = entry.object.spec.components.iter();
+    components.map(|component| json!({"name": component.name, "count": component.replicas})).collect()
+}
+
+pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>, preemptible: bool) -> Value {
+    let request = entry.total.to_quantities();
+    let mut unit = json!({
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "QueueUnit",
         "metadata": {
@@ -135,7 +170,11 @@ pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>, p
             "jobType": entry.kind.kind,
             "resource": request,
             "request": request,
-            "podSet": pods,
+            "podSet": pod_sets(entry),
         },
-    })
+    });
+    if let Some(since) = place(entry) {
+        unit["metadata"]["annotations"] = json!({QUEUE_PLACE_ANNOTATION: since});
+    }
+    unit
 }

@@ -286,7 +286,7 @@ fn timeless(job: &Job) -> Job {
     let mut job = job.clone();
     let binding = &mut job.binding;
     // No event tells of them; a line about the whole job does.
-    (binding.created_s, binding.restarts) = (0, 0);
+    (binding.created_s, binding.place_ms, binding.restarts) = (0, 0, 0);
     for attempt in &mut binding.attempts {
         attempt.ended_s = 0;
         attempt.started_s = attempt.started_s.map(|_| 0);

@@ -227,3 +227,24 @@ fn nodes_of_a_cluster_are_rows_of_pages() {
     assert!(page(2_000, 10).rows.is_empty());
     assert_eq!(cluster_pages(&known, &sight)[0].table.rows.len(), 20);
 }
+
+#[test]
+fn a_job_that_lost_its_place_waits_behind_those_that_came_before() {
+    let mut known = Known::default();
+    known.set_tree(tree());
+    for (name, created_s) in [("first", 1), ("second", 2), ("third", 5)] {
+        add(&mut known, "team", name, "root/research", 0, created_s);
+    }
+    let edited = BindingFacts { place_ms: 3_500, ..binding("first", 1, 8) };
+    known.set_binding(id("team", "first"), Some(edited));
+    assert_eq!(known.position(&id("team", "first")), Some((2, 3)));
+    let mut names = Vec::new();
+    let mut after = None;
+    for _ in 0..3 {
+        let page = queue(&known, &Sight::all(), "root/research", after.as_deref(), 1);
+        let page = page.unwrap_or_else(|| panic!("no page after {after:?}"));
+        names.extend(page.waiting.iter().filter_map(|row| row.job.clone()).map(|(_, name, _)| name));
+        after = page.next;
+    }
+    assert_eq!((names, after), (vec!["second".to_owned(), "first".to_owned(), "third".to_owned()], None));
+}
