@@ -16,11 +16,33 @@ use serde_json::{Value, json};
 pub fn apply(resource: &Resource, value: &mut Value) {
     let bare = if resource.group == "autoscaling" { bare_rules(value) } else { Vec::new() };
     canonical::strip(value);
+    fill(resource, value, bare);
+}
+
+/// The same for an object that has had its defaults, after admission.
+pub fn apply_again(resource: &Resource, value: &mut Value) {
+    let bare = if resource.group == "autoscaling" { bare_rules(value) } else { Vec::new() };
+    fill(resource, value, bare);
+}
+
+fn fill(resource: &Resource, value: &mut Value, bare: Vec<&'static str>) {
     default(resource, value);
     canonical::complete(value);
     for direction in bare {
         value["spec"]["behavior"][direction]["policies"] = json!([]);
     }
+}
+
+/// The same after a write of the status, which leaves all but status and metadata as they are stored.
+pub fn apply_status(resource: &Resource, value: &mut Value) {
+    const WRITTEN: &[&str] = &["metadata", "status"];
+    canonical::strip_fields(value, WRITTEN);
+    if resource.is("", "pods") {
+        pods::of_status(value);
+    } else if !workload_defaults::of_status(resource, value) {
+        default(resource, value);
+    }
+    canonical::complete_fields(value, WRITTEN);
 }
 
 fn default(resource: &Resource, value: &mut Value) {

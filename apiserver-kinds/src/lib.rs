@@ -32,7 +32,7 @@ pub use fleet_apiserver_pods::{self as pods, qos};
 pub use fleet_apiserver_registration as registration;
 use pods::spec as pod_spec;
 
-pub use defaults::{apply, new_namespace, of_fields};
+pub use defaults::{apply, apply_again, apply_status, new_namespace, of_fields};
 use fleet_apiserver_schema::field::{At, Causes};
 pub use workload_defaults::{new_job, renamed, take_labels, takes_labels, template_generation};
 
@@ -77,10 +77,13 @@ pub fn check_finalizers(value: &Value, causes: &mut Vec<Cause>) {
 fn kind(r: &Resource, new: &At, old: Option<&At>, subresource: &str) {
     match (r.group.as_str(), r.plural.as_str()) {
         ("", "pods") => {
-            let spec = new.at("spec");
-            pod_spec::check(&spec);
-            if old.is_none() {
-                new_pod(&spec);
+            // A write of the status leaves the spec as it is.
+            if subresource != "status" {
+                let spec = new.at("spec");
+                pod_spec::check(&spec);
+                if old.is_none() {
+                    new_pod(&spec);
+                }
             }
         }
         ("", "podtemplates") => pod_spec::template(&new.at("template")),

@@ -30,8 +30,7 @@ pub fn apply(resource: &Resource, value: &mut Value) -> bool {
         }
         ("apps", "statefulsets") => stateful_set(tree::child(value, "spec")),
         ("apps", "daemonsets") => {
-            let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
-            default_to(notes, TEMPLATE_GENERATION, "1");
+            daemon_set_notes(value);
             daemon_set(tree::child(value, "spec"));
         }
         ("batch", "jobs") => {
@@ -42,6 +41,22 @@ pub fn apply(resource: &Resource, value: &mut Value) -> bool {
         _ => return false,
     }
     true
+}
+
+/// Fills in what a write of the status can have removed. False for other kinds.
+pub fn of_status(resource: &Resource, value: &mut Value) -> bool {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "replicationcontrollers") | ("batch", "jobs") => labels_of_template(value),
+        ("apps", "daemonsets") => daemon_set_notes(value),
+        ("", "podtemplates") | ("apps", _) | ("batch", "cronjobs") => {}
+        _ => return false,
+    }
+    true
+}
+
+fn daemon_set_notes(value: &mut Value) {
+    let notes = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
+    default_to(notes, TEMPLATE_GENERATION, "1");
 }
 
 /// A template is part of every object that has one, so it has its defaults even where nothing of it is written.

@@ -28,9 +28,7 @@ pub fn pod(value: &mut Value) {
     if let Some(spec) = value.get_mut("spec") {
         whole(spec);
     }
-    if let Some(Value::Object(notes)) = value.get_mut("metadata").and_then(|m| m.get_mut("annotations")) {
-        OLD_NOTES.iter().for_each(|note| drop(notes.remove(*note)));
-    }
+    remove_old_notes(value);
     let is_mirror = tree::at(value, &["metadata", "annotations", MIRROR]).is_some();
     let spec = tree::child(value, "spec");
     default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
@@ -46,6 +44,22 @@ pub fn pod(value: &mut Value) {
     let status = tree::child(value, "status");
     default_to(status, "phase", "Pending");
     default_to(status, "qosClass", qos);
+}
+
+/// What of these a write of the status can have removed.
+pub fn of_status(value: &mut Value) {
+    remove_old_notes(value);
+    if !tree::child(value, "status").contains_key("qosClass") {
+        let qos = qos(tree::child(value, "spec"));
+        tree::child(value, "status").insert("qosClass".into(), qos.into());
+    }
+    default_to(tree::child(value, "status"), "phase", "Pending");
+}
+
+fn remove_old_notes(value: &mut Value) {
+    if let Some(Value::Object(notes)) = value.get_mut("metadata").and_then(|m| m.get_mut("annotations")) {
+        OLD_NOTES.iter().for_each(|note| drop(notes.remove(*note)));
+    }
 }
 
 /// Annotations in which init containers were written before they were fields.

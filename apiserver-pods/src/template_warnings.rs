@@ -9,6 +9,7 @@ use fleet_apiserver_schema::validate::{LABEL_VALUE, is_label_value};
 use fleet_resources::quantity;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Labels of nodes under their former names, and what is said of each.
 const OLD_LABELS: [(&str, &str); 8] = [
@@ -115,6 +116,26 @@ fn fraction(amounts: Option<&Value>, name: &str) -> Option<String> {
     (parts % 1000 != 0).then(|| format!("fractional byte value {found:?} is invalid, must be an integer"))
 }
 
+/// A container: its list, and its number there.
+#[derive(Clone, Copy)]
+struct Place(&'static str, usize);
+
+/// A port of a container.
+#[derive(Clone, Copy)]
+struct PortPlace(Place, usize);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.0, self.1)
+    }
+}
+
+impl fmt::Display for PortPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.ports[{}]", self.0, self.1)
+    }
+}
+
 struct Walk<'a> {
     /// The template, or the pod.
     whole: &'a Value,
@@ -138,8 +159,9 @@ impl<'a> Walk<'a> {
     }
 
     fn labels(&mut self) {
-        for (key, why) in OLD_LABELS {
-            if at(self.spec, &["nodeSelector", key]).is_some() {
+        let selector = self.spec.get("nodeSelector").filter(|selector| selector.is_object());
+        for (key, why) in selector.map_or(&[][..], |_| &OLD_LABELS) {
+            if selector.is_some_and(|selector| selector.get(key).is_some()) {
                 self.say(&format!("nodeSelector[{key}]"), why);
             }
         }
@@ -223,17 +245,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Bytes come whole.
-    fn amount(&mut self, amounts: Option<&Value>, name: &str, below: &str) {
+    fn amount(&mut self, amounts: Option<&Value>, name: &str, below: impl fmt::Display) {
         if let Some(why) = fraction(amounts, name) {
             self.say(&format!("{below}[{name}]"), &why);
         }
     }
 
-    fn each(&self) -> impl Iterator<Item = (String, &'a Value)> + use<'a> {
+    fn each(&self) -> impl Iterator<Item = (Place, &'a Value)> + use<'a> {
         let spec = self.spec;
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |key| {
-            list(spec, &[key]).iter().enumerate().map(move |(i, c)| (format!("{key}[{i}]"), c))
-        })
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(move |key| list(spec, &[key]).iter().enumerate().map(move |(i, c)| (Place(key, i), c)))
     }
 
     fn containers(&mut self) {
@@ -255,22 +277,25 @@ impl<'a> Walk<'a> {
             for name in ["memory", "ephemeral-storage"] {
                 for part in ["limits", "requests"] {
                     let amounts = at(container, &["resources", part]);
-                    self.amount(amounts, name, &format!("{place}.resources.{part}"));
+                    self.amount(amounts, name, format_args!("{place}.resources.{part}"));
                 }
             }
-            self.environment(&place, container);
+            self.environment(place, container);
         }
     }
 
-    fn environment(&mut self, place: &str, container: &Value) {
+    fn environment(&mut self, place: Place, container: &Value) {
         let mut names = BTreeSet::new();
         for (i, env) in list(container, &["env"]).iter().enumerate() {
             let name = text(env, &["name"]);
+            if names.insert(name) {
+                continue;
+            }
             let (value, itself) = (text(env, &["value"]), format!("$({name})"));
             // A value may build on the one before.
             let from = env.get("valueFrom").is_some_and(|from| !from.is_null());
             let extends = value.contains(&itself) && value != itself && !from;
-            if !names.insert(name) && !extends {
+            if !extends {
                 let why =
                     format!("hides previous definition of {name:?}, which may be dropped when using apply");
                 self.say(&format!("{place}.env[{i}]"), &why);
@@ -280,11 +305,11 @@ impl<'a> Walk<'a> {
 
     fn ports(&mut self) {
         /// Place, port of the host, and address of it.
-        type Known<'a> = Vec<(String, i64, &'a str)>;
+        type Known<'a> = Vec<(PortPlace, i64, &'a str)>;
         let mut known: BTreeMap<(i64, &str), Known<'_>> = BTreeMap::new();
         for (place, container) in self.each() {
             for (i, port) in list(container, &["ports"]).iter().enumerate() {
-                let place = format!("{place}.ports[{i}]");
+                let place = PortPlace(place, i);
                 let (host, ip) = (number(port, &["hostPort"]), text(port, &["hostIP"]));
                 let key = (number(port, &["containerPort"]), text(port, &["protocol"]));
                 if !ip.is_empty() && host == 0 {
@@ -294,7 +319,7 @@ impl<'a> Walk<'a> {
                         key.0,
                         key.1
                     );
-                    self.say(&place, &format!("hostIP set without hostPort: {shown}"));
+                    self.say(&place.to_string(), &format!("hostIP set without hostPort: {shown}"));
                 }
                 for (other, its_host, its_ip) in known.get(&key).into_iter().flatten() {
                     let how = if (host, ip) == (*its_host, *its_ip) {
@@ -316,14 +341,14 @@ impl<'a> Walk<'a> {
 
     /// Who asks for a port by its name gets the first one of that name.
     fn port_names(&mut self) {
-        let mut known: BTreeMap<&str, String> = BTreeMap::new();
+        let mut known: BTreeMap<&str, PortPlace> = BTreeMap::new();
         for (place, container) in self.each() {
             for (i, port) in list(container, &["ports"]).iter().enumerate() {
                 let name = text(port, &["name"]);
                 if name.is_empty() {
                     continue;
                 }
-                let place = format!("{place}.ports[{i}]");
+                let place = PortPlace(place, i);
                 let Some(other) = known.get(name) else {
                     known.insert(name, place);
                     continue;
@@ -332,7 +357,7 @@ impl<'a> Walk<'a> {
                 let why = format!(
                     "duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
                 );
-                self.say(&place, &why);
+                self.say(&place.to_string(), &why);
             }
         }
     }

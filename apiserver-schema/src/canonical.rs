@@ -23,6 +23,32 @@ pub fn complete(value: &mut Value) {
     }
 }
 
+/// The same as [`strip`], where only these fields of the object may have changed.
+pub fn strip_fields(value: &mut Value, changed: &[&str]) {
+    fields(value, changed, false);
+}
+
+/// The same as [`complete`], where only these fields of the object may have changed.
+pub fn complete_fields(value: &mut Value, changed: &[&str]) {
+    fields(value, changed, true);
+}
+
+fn fields(value: &mut Value, changed: &[&str], whole: bool) {
+    let Some(schema) = schema_of(value) else { return };
+    let Value::Object(map) = value else { return };
+    let mut part = Map::new();
+    for field in changed {
+        part.extend(map.remove_entry(*field));
+    }
+    let node = schema.get();
+    keep(node, &mut part, whole);
+    if whole {
+        let always = node.always.iter().filter(|(field, _)| changed.contains(&&**field));
+        add(node, &mut part, always);
+    }
+    map.append(&mut part);
+}
+
 /// What a new object is compared with to tell what its creator wrote.
 pub fn empty(value: &Value) -> Value {
     let mut out = Value::Object(Map::new());
@@ -64,7 +90,9 @@ fn walk(schema: &Schema, value: &mut Value, whole: bool) {
             }
         }
         Value::String(_) | Value::Number(_) if node.ty == Type::Quantity => {
-            if let Some(text) = quantity::canonical(value) {
+            if !quantity::is_canonical(value)
+                && let Some(text) = quantity::canonical(value)
+            {
                 *value = text.into();
             }
         }
@@ -73,21 +101,35 @@ fn walk(schema: &Schema, value: &mut Value, whole: bool) {
 }
 
 fn object(node: &Schema, map: &mut Map<String, Value>, whole: bool) {
+    keep(node, map, whole);
+    if whole {
+        add(node, map, node.always.iter());
+    }
+}
+
+/// What stays of the fields of an object.
+fn keep(node: &Schema, map: &mut Map<String, Value>, whole: bool) {
     let typed = node.additional.is_none();
     map.retain(|key, v| {
-        if let Some(schema) = node.field(key) {
+        let (schema, presence) = node.field_and_presence(key);
+        if let Some(schema) = schema {
             walk(schema, v, whole);
         }
-        match node.presence(key) {
+        match presence {
             Some(Presence::Optional | Presence::Always(Zero::List)) => !is_zero(v),
             Some(Presence::OptionalStruct) => v.as_object().is_some_and(|m| !m.is_empty()),
             _ => !typed || !v.is_null(),
         }
     });
-    if !whole {
-        return;
-    }
-    for (key, presence) in &node.presence {
+}
+
+/// The fields that are there even if they say nothing.
+fn add<'s>(
+    node: &Schema,
+    map: &mut Map<String, Value>,
+    always: impl Iterator<Item = &'s (Box<str>, Presence)>,
+) {
+    for (key, presence) in always {
         if map.contains_key(&**key) {
             continue;
         }

@@ -16,6 +16,11 @@ pub type Causes = RefCell<Vec<Cause>>;
 
 static NOTHING: Value = Value::Null;
 
+/// Causes noted at most. A body of 3 MB has room for a million wrong fields, and each could repeat a long path.
+const MOST_CAUSES: usize = 1_000;
+/// So much of a key that a user chose is shown, and of a value, in bytes. A real server shows all.
+const MOST_SHOWN: usize = 4_096;
+
 /// Smallest to largest port.
 const PORTS: std::ops::RangeInclusive<i64> = 1..=65_535;
 
@@ -37,6 +42,10 @@ pub struct At<'v, 'p> {
     causes: &'v Causes,
 }
 
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_SHOWN)]
+}
+
 impl<'v, 'p> At<'v, 'p> {
     /// The whole object.
     pub fn root(value: &'v Value, causes: &'v Causes) -> At<'v, 'p> {
@@ -45,7 +54,11 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// A field below this one; a dotted path goes further down. A missing field is null.
     pub fn at<'b>(&'b self, field: &'b str) -> At<'v, 'b> {
-        let value = field.split('.').try_fold(self.value, |v, key| v.as_object()?.get(key));
+        let below = |value: &'v Value, key: &str| value.as_object()?.get(key);
+        let value = match field.bytes().any(|letter| letter == b'.') {
+            false => below(self.value, field),
+            true => field.split('.').try_fold(self.value, below),
+        };
         At {
             value: value.unwrap_or(&NOTHING),
             parent: Some(self),
@@ -122,8 +135,11 @@ impl<'v, 'p> At<'v, 'p> {
         self.len() == 0 && self.text().is_empty()
     }
 
-    /// The path, as causes name it.
+    /// The path, as causes name it. Empty once no more causes are noted.
     pub fn path(&self) -> String {
+        if self.is_full() {
+            return String::new();
+        }
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.step {
             Step::Field("") => {}
@@ -133,14 +149,20 @@ impl<'v, 'p> At<'v, 'p> {
                 path.push_str(name);
             }
             Step::Item(i) => path.push_str(&format!("[{i}]")),
-            Step::Key(key) => path.push_str(&format!("[{key}]")),
+            Step::Key(key) => path.push_str(&format!("[{}]", cut(key))),
         }
         path
     }
 
-    /// Notes a cause.
+    /// Notes a cause, unless there are too many already.
     pub fn note(&self, cause: Cause) {
-        self.causes.borrow_mut().push(cause);
+        if !self.is_full() {
+            self.causes.borrow_mut().push(cause);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.causes.borrow().len() >= MOST_CAUSES
     }
 
     /// It has to be there.
@@ -168,11 +190,12 @@ impl<'v, 'p> At<'v, 'p> {
         self.note(Cause::forbidden(self.path(), why));
     }
 
-    /// The value as a message shows it, however long.
+    /// The value as a message shows it.
     fn shown(&self) -> String {
         match self.value {
-            Value::String(text) => go_text::quoted(text),
-            other => other.to_string(),
+            _ if self.is_full() => String::new(),
+            Value::String(text) => go_text::quoted(cut(text)),
+            other => cut(&other.to_string()).to_owned(),
         }
     }
 

@@ -10,6 +10,28 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// The smallest part that is kept, as a power of ten.
 const SMALLEST: i32 = -9;
 
+/// True for most texts that are canonical already: whole numbers with the largest suffix that fits. Cheap, because every
+/// quantity of every written object is looked at several times.
+pub fn is_canonical(value: &Value) -> bool {
+    /// All numbers of so many digits fit.
+    const DIGITS: usize = 18;
+    let Value::String(text) = value else { return false };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    if text == "0" {
+        return true;
+    }
+    if digits == 0 || digits > DIGITS || number.starts_with('0') {
+        return false;
+    }
+    let number = number.bytes().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    match suffix {
+        "n" | "u" | "m" | "" | "k" | "M" | "G" | "T" | "P" => number % 1000 != 0,
+        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" => number % 1024 != 0,
+        _ => false,
+    }
+}
+
 /// The canonical text; None for what is no quantity, or too large for this.
 pub fn canonical(value: &Value) -> Option<String> {
     let number;

@@ -120,6 +120,10 @@ pub struct Schema {
     pub naming: Option<Box<Schema>>,
     /// Fields of a built-in definition that are not simply there or not, sorted by name.
     pub presence: Box<[(Box<str>, Presence)]>,
+    /// Of these, those of the known fields, in their order.
+    presence_of_props: Box<[Option<Presence>]>,
+    /// Of these, those that are always there.
+    pub always: Box<[(Box<str>, Presence)]>,
 }
 
 impl Schema {
@@ -127,6 +131,15 @@ impl Schema {
     pub fn presence(&self, name: &str) -> Option<Presence> {
         let list = &self.get().presence;
         list.binary_search_by(|(k, _)| (**k).cmp(name)).ok().map(|i| list[i].1)
+    }
+
+    /// Schema of one field, and when it is written.
+    pub fn field_and_presence(&self, name: &str) -> (Option<&Schema>, Option<Presence>) {
+        let node = self.get();
+        match node.props.binary_search_by(|(k, _)| (**k).cmp(name)) {
+            Ok(i) => (Some(&node.props[i].1), node.presence_of_props.get(i).copied().flatten()),
+            Err(_) => (node.additional.as_deref(), node.presence(name)),
+        }
     }
 
     /// The name of the built-in definition this refers to. Searched for, as only errors ask for it.
@@ -200,6 +213,13 @@ impl Schema {
             schema.put(name, sub);
         }
         schema
+    }
+
+    fn set_presence(&mut self, presence: Box<[(Box<str>, Presence)]>) {
+        self.presence = presence;
+        self.presence_of_props = self.props.iter().map(|(name, _)| self.presence(name)).collect();
+        let stays = |presence: &Presence| matches!(presence, Presence::Struct | Presence::Always(_));
+        self.always = self.presence.iter().filter(|(_, presence)| stays(presence)).cloned().collect();
     }
 
     fn put(&mut self, name: &str, sub: Schema) {
@@ -381,7 +401,7 @@ fn builtin() -> &'static Builtin {
             {
                 rules.format = Some(MICRO_TIME.into());
             }
-            schema.presence = presence(artefact.get("go").and_then(|go| go.get(name)));
+            schema.set_presence(presence(artefact.get("go").and_then(|go| go.get(name))));
             schema
         };
         let mut parsed: Vec<Schema> = defs.iter().map(one).collect();

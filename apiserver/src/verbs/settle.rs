@@ -267,8 +267,10 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     if r.is(devices::GROUP, "resourceslices") {
         devices::stamp(&mut new, &call.core.clock.stamp());
     }
-    if !r.custom {
-        kinds::apply(r, &mut new);
+    match call.subresource.as_str() {
+        _ if r.custom => {}
+        "status" => kinds::apply_status(r, &mut new),
+        _ => kinds::apply(r, &mut new),
     }
     if r.is("apps", "daemonsets") {
         kinds::template_generation(Some(live), &mut new);

@@ -118,27 +118,33 @@ fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
     managed::track_update(&r.schema, old, new, &w);
 }
 
-/// Records what the caller wrote of a new object. Who creates an object owns its defaults too.
-fn track_new(call: &Call, value: &mut Value, now: &str) {
+/// Records what the caller wrote of a new object. Who creates an object owns its defaults too. Returns whether the
+/// object has them now.
+fn track_new(call: &Call, value: &mut Value, now: &str) -> bool {
     managed::inherit(&Value::Null, value, "");
-    if !call.resource().custom && !call.core.untracked.contains(call.manager()) {
+    let owns = !call.resource().custom && !call.core.untracked.contains(call.manager());
+    if owns {
         kinds::of_fields(call.resource(), value);
         if call.resource().is("apps", "daemonsets") {
             kinds::template_generation(None, value);
         }
     }
     track(call, None, value, now);
+    owns
 }
 
-/// Defaults of a new object that no schema knows.
-fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
+/// Defaults of a new object that no schema knows; `has_some`: it has had those of its fields.
+fn complete_new(core: &Core, r: &Resource, value: &mut Value, has_some: bool) -> ApiResult<()> {
     if r.custom {
         return Ok(());
     }
     if r.is("", "pods") {
         pods::admit(core, value)?;
     }
-    kinds::apply(r, value);
+    match has_some {
+        true => kinds::apply_again(r, value),
+        false => kinds::apply(r, value),
+    }
     if r.is("", "namespaces") {
         kinds::new_namespace(value);
     } else if r.is("", "pods") {
@@ -161,7 +167,7 @@ pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     map.insert("apiVersion".into(), r.api_version().into());
     convert::to_stored(r, value);
     own(&core.ids, r, value, &core.clock.stamp());
-    complete_new(core, r, value)?;
+    complete_new(core, r, value, false)?;
     check_object(r, None, value, "", Vec::new())
 }
 
@@ -195,8 +201,8 @@ fn check_definition_stays(r: &Resource) -> ApiResult<()> {
 }
 
 /// Takes a new object through all stages before it is stored.
-async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResult<()> {
-    complete_new(&call.core, r, value)?;
+async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value, has_defaults: bool) -> ApiResult<()> {
+    complete_new(&call.core, r, value, has_defaults)?;
     admission::plugins::create(call, value)?;
     if r.is("", "services") {
         services::settle(&call.core, None, value)?;
@@ -260,14 +266,15 @@ pub(super) async fn create_object(
     // Defaults hide that it came without labels.
     let takes_labels = kinds::takes_labels(r, &value);
     own(&call.core.ids, r, &mut value, &now);
+    let mut has_defaults = false;
     if !applied {
         unite_owners(call, &mut value, "");
-        track_new(call, &mut value, &now);
+        has_defaults = track_new(call, &mut value, &now);
     }
     if generate {
         name_it(call, &mut value, &base);
     }
-    admit_new(call, r, &mut value).await?;
+    admit_new(call, r, &mut value, has_defaults).await?;
     if takes_labels {
         kinds::take_labels(&mut value);
     }
@@ -277,7 +284,7 @@ pub(super) async fn create_object(
             let before = tree::meta_text(&value, "name").to_string();
             name_it(call, &mut value, &base);
             kinds::renamed(r, &mut value, &before);
-            complete_new(&call.core, r, &mut value)?;
+            complete_new(&call.core, r, &mut value, false)?;
         }
         let name = tree::meta_text(&value, "name").to_string();
         let charges = resource_quota::charge(&call.core, &call.core.quotas, r, &call.namespace, &value)?;
