@@ -3,8 +3,8 @@
 //! Inputs: capacities of a device, in the stored form. Source: the validation of Kubernetes 1.36.
 
 use super::parts;
+use fleet_apiserver_ground::quantity::canonical;
 use fleet_apiserver_schema::field::At;
-use fleet_apiserver_schema::quantity::canonical;
 use fleet_resources::quantity;
 use serde_json::json;
 

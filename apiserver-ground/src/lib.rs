@@ -15,6 +15,7 @@ pub mod obj;
 pub mod packed;
 pub mod private;
 pub mod published;
+pub mod quantity;
 mod rewind;
 pub mod room;
 pub mod store;

@@ -36,11 +36,15 @@ fn fill(resource: &Resource, value: &mut Value, bare: Vec<&'static str>) {
 /// The same after a write of the status, which leaves all but status and metadata as they are stored.
 pub fn apply_status(resource: &Resource, value: &mut Value) {
     const WRITTEN: &[&str] = &["metadata", "status"];
+    let is_pod = resource.is("", "pods");
+    // Other kinds have small specs, and defaults that look at both.
+    if !is_pod && !workload_defaults::makes_pods(resource) {
+        return apply(resource, value);
+    }
     canonical::strip_fields(value, WRITTEN);
-    if resource.is("", "pods") {
-        pods::of_status(value);
-    } else if !workload_defaults::of_status(resource, value) {
-        default(resource, value);
+    match is_pod {
+        true => pods::of_status(value),
+        false => workload_defaults::of_status(resource, value),
     }
     canonical::complete_fields(value, WRITTEN);
 }
@@ -347,3 +351,6 @@ fn driver(spec: &mut Obj) {
     default_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     default_to(spec, "volumeLifecycleModes", json!(["Persistent"]));
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,15 +43,23 @@ pub fn apply(resource: &Resource, value: &mut Value) -> bool {
     true
 }
 
-/// Fills in what a write of the status can have removed. False for other kinds.
-pub fn of_status(resource: &Resource, value: &mut Value) -> bool {
+/// Whether a kind makes pods.
+pub fn makes_pods(resource: &Resource) -> bool {
+    matches!(
+        (resource.group.as_str(), resource.plural.as_str()),
+        ("", "replicationcontrollers")
+            | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("batch", "jobs" | "cronjobs")
+    )
+}
+
+/// Fills in what a write of the status of such a kind can have removed.
+pub fn of_status(resource: &Resource, value: &mut Value) {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "replicationcontrollers") | ("batch", "jobs") => labels_of_template(value),
         ("apps", "daemonsets") => daemon_set_notes(value),
-        ("", "podtemplates") | ("apps", _) | ("batch", "cronjobs") => {}
-        _ => return false,
+        _ => {}
     }
-    true
 }
 
 fn daemon_set_notes(value: &mut Value) {

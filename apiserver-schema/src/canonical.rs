@@ -5,8 +5,8 @@
 //! Absent on purpose: defaults, and custom resources, which have no types.
 
 use crate::presence::{Presence, Zero};
-use crate::quantity;
 use crate::schema::{Schema, Type};
+use fleet_apiserver_ground::quantity;
 use serde_json::{Map, Value};
 
 /// Removes what a typed decoder does not see: nulls, and zero values of fields that are left out when zero.

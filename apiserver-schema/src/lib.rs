@@ -28,7 +28,6 @@ pub mod patch;
 pub mod pattern;
 pub mod pem;
 pub mod presence;
-pub mod quantity;
 pub mod registry;
 pub mod resource;
 mod schema;

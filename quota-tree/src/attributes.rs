@@ -40,44 +40,6 @@ const VIRTUAL_CLUSTER: &str = "fleet.dev/virtual-cluster";
 /// Prefix of Fleet's own attributes; an unknown one is a mistake.
 const OWN_PREFIX: &str = "fleet.dev/";
 
-/// From whom jobs of a leaf reclaim inside min.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reclaim {
-    #[default]
-    Any,
-    LowerPriority,
-    Never,
-}
-
-/// Which jobs of a leaf give way to its others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Within {
-    #[default]
-    LowerPriority,
-    LowerOrNewerEqualPriority,
-    Never,
-}
-
-impl Reclaim {
-    pub(crate) fn of(text: Option<&String>) -> Self {
-        match text.map(String::as_str) {
-            Some("LowerPriority") => Self::LowerPriority,
-            Some("Never") => Self::Never,
-            _ => Self::Any,
-        }
-    }
-}
-
-impl Within {
-    pub(crate) fn of(text: Option<&String>) -> Self {
-        match text.map(String::as_str) {
-            Some("LowerOrNewerEqualPriority") => Self::LowerOrNewerEqualPriority,
-            Some("Never") => Self::Never,
-            _ => Self::LowerPriority,
-        }
-    }
-}
-
 /// The nodes on which an attribute has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {

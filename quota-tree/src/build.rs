@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_resources::{ResourceName, quantity};
 
 use crate::attributes::{
-    GUARANTEE, LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, RECLAIM, REQUIRE_QUEUE, Reclaim,
-    SHARE_PREEMPTION, WEIGHT, WITHIN, Within,
+    GUARANTEE, LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, RECLAIM, REQUIRE_QUEUE,
+    SHARE_PREEMPTION, WEIGHT, WITHIN,
 };
 use crate::model::{
-    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
+    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, Reclaim, TreeError, TreeNode, TreeWarning,
+    UNLIMITED_FROM, Within,
 };
 use crate::spec::NodeSpec;
 use crate::spec::{duration_ms, quantities_in};

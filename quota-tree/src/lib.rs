@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 
 use fleet_resources::{ResourceName, Resources};
 
-pub use attributes::{ATTRIBUTES, Attribute, On, REQUIRE_QUEUE, Reclaim, Values, Within};
+pub use attributes::{ATTRIBUTES, Attribute, On, REQUIRE_QUEUE, Values};
 use model::MAX_AMOUNT;
 pub use model::{
-    JOBS, LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError,
-    TreeNode, TreeWarning,
+    JOBS, LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Reclaim, Request,
+    TreeError, TreeNode, TreeWarning, Within,
 };
 pub use spec::NodeSpec;
 pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};

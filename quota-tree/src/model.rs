@@ -6,7 +6,6 @@ use std::fmt;
 use fleet_resources::{QuantityError, ResourceName};
 use thiserror::Error;
 
-use crate::attributes::{Reclaim, Within};
 use crate::submit::Submit;
 
 /// The pseudo-resource that counts jobs.
@@ -43,6 +42,44 @@ impl NodeId {
     pub fn at(index: usize) -> Self {
         // Trees are bounded far below 2^32.
         Self(index as u32)
+    }
+}
+
+/// From whom jobs of a leaf reclaim inside min.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    #[default]
+    Any,
+    LowerPriority,
+    Never,
+}
+
+/// Which jobs of a leaf give way to its others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Within {
+    #[default]
+    LowerPriority,
+    LowerOrNewerEqualPriority,
+    Never,
+}
+
+impl Reclaim {
+    pub(crate) fn of(text: Option<&String>) -> Self {
+        match text.map(String::as_str) {
+            Some("LowerPriority") => Self::LowerPriority,
+            Some("Never") => Self::Never,
+            _ => Self::Any,
+        }
+    }
+}
+
+impl Within {
+    pub(crate) fn of(text: Option<&String>) -> Self {
+        match text.map(String::as_str) {
+            Some("LowerOrNewerEqualPriority") => Self::LowerOrNewerEqualPriority,
+            Some("Never") => Self::Never,
+            _ => Self::LowerPriority,
+        }
     }
 }
 

@@ -93,20 +93,24 @@ pub fn same_but_times(a: &Value, b: &Value) -> bool {
     let equal = |x: &Map<String, Value>, y: &Map<String, Value>, but: &str| {
         rest(x, but) == rest(y, but) && x.iter().filter(|(k, _)| *k != but).all(|(k, v)| y.get(k) == Some(v))
     };
-    let meta =
-        |m: &Map<String, Value>| m.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-    let (mx, my) = (meta(x), meta(y));
-    let entries = |m: &Map<String, Value>| {
-        m.get("managedFields").and_then(Value::as_array).cloned().unwrap_or_default()
-    };
-    let (ex, ey) = (entries(&mx), entries(&my));
+    let none = Map::new();
+    let (mx, my) = (metadata(x).unwrap_or(&none), metadata(y).unwrap_or(&none));
+    let (ex, ey) = (entries(mx), entries(my));
     equal(x, y, "metadata")
-        && equal(&mx, &my, "managedFields")
+        && equal(mx, my, "managedFields")
         && ex.len() == ey.len()
-        && ex.iter().zip(&ey).all(|(p, q)| match (p.as_object(), q.as_object()) {
+        && ex.iter().zip(ey).all(|(p, q)| match (p.as_object(), q.as_object()) {
             (Some(p), Some(q)) => equal(p, q, "time"),
             _ => p == q,
         })
+}
+
+fn metadata(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    object.get("metadata")?.as_object()
+}
+
+fn entries(metadata: &Map<String, Value>) -> &[Value] {
+    metadata.get("managedFields").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Decides which managedFields a written object starts from: the client's when it sent some that can be understood, else the

@@ -196,6 +196,11 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
     }
 }
 
+/// A webhook that changes more than status and metadata changes nothing there.
+pub fn keep_all_but_status(live: &Value, new: &mut Value) {
+    restore(new, live, &["status", "metadata"]);
+}
+
 /// The time of a volume's phase: that of its change, unless the client names another one.
 fn phase_time(live: &Value, new: &mut Value, now: &str) {
     const TIME: &str = "lastPhaseTransitionTime";

@@ -171,25 +171,26 @@ pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     check_object(r, None, value, "", Vec::new())
 }
 
-/// Lets webhooks change an object; what they change belongs to the caller.
+/// Lets webhooks change an object; what they change belongs to the caller. Returns whether they did.
 async fn mutate(
     call: &mut Call,
     operation: Operation,
     old: Option<&Value>,
     value: &mut Value,
-) -> ApiResult<()> {
+) -> ApiResult<bool> {
     if !call.core.admission.mutates() {
-        return Ok(());
+        return Ok(false);
     }
     let before = value.clone();
     let name = tree::meta_text(value, "name").to_string();
-    if admission::mutate(call, operation, &name, old, Some(value)).await? {
+    let changed = admission::mutate(call, operation, &name, old, Some(value)).await?;
+    if changed {
         let entry = call.entry.clone();
         // What is unknown in it was added by who changed it, and is dropped.
         admission::form::renormalize(&call.core, &entry.resource, value);
         track(call, Some(&before), value, &call.core.clock.stamp());
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Nothing new is made of a kind whose definition is being deleted.
@@ -361,7 +362,10 @@ pub(super) async fn change(
     let name = call.name.clone();
     // A webhook that is interested in scaling sees the Scale, and may refuse it only.
     if call.subresource != "scale" {
-        mutate(call, Operation::Update, Some(&live), &mut new).await?;
+        let changed = mutate(call, Operation::Update, Some(&live), &mut new).await?;
+        if changed && call.subresource == "status" {
+            settle::keep_all_but_status(&live, &mut new);
+        }
         unite_owners(call, &mut new, AFTER_ADMISSION);
     }
     let outcome = finish(call, old, &mut live, new, applied)?;

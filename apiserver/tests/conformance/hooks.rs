@@ -313,6 +313,34 @@ async fn mutating_webhooks_change_objects_in_order() {
     assert_eq!(one.rv(), two.rv(), "{}", two.text);
 }
 
+/// As in the real server, where the write of a status takes nothing else from anybody.
+#[tokio::test]
+async fn webhooks_that_see_a_status_change_no_spec() {
+    let api = Api::new().await;
+    if api.embedded().is_none() {
+        return;
+    }
+    let hook = Listener::start(|_| {
+        patch(json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "other"},
+            {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}},
+            {"op": "add", "path": "/status/message", "value": "seen"}]))
+    })
+    .await;
+    let path = api.core("pods");
+    let before = api.post(&path, pod("a")).await.expect(201).body;
+    let rules = json!([{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/status"]}]);
+    register(&api, "mutating", json!([webhook(&api, hook.config(), json!({"rules": rules}))])).await;
+    let status = json!({"status": {"reason": "r"}});
+    let after = api.patch(&format!("{path}/a/status"), "merge", status).await.expect(200).body;
+    assert_eq!(after["spec"], before["spec"]);
+    let said = json!([
+        after["status"]["message"],
+        after["status"]["reason"],
+        after["metadata"]["annotations"]["by"]
+    ]);
+    assert_eq!(said, json!(["seen", "r", "hook"]));
+}
+
 #[tokio::test]
 async fn webhooks_that_fail_are_obeyed_or_ignored() {
     let api = Api::new().await;

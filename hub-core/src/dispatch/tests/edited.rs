@@ -17,7 +17,7 @@ fn the_unit_of_a_waiting_job_follows_its_edits() {
     let edited = unit(&hub);
     assert_eq!(edited["metadata"]["annotations"][names::QUEUE_PLACE_ANNOTATION], "2026-01-01T10:00:00Z");
     let spec = &edited["spec"];
-    let asked = json!({"cpu": "6", "pods": "3"});
+    let asked = json!({"cpu": "6"});
     assert_eq!((&spec["priority"], &spec["podSet"]), (&json!(7), &json!([{"name": "worker", "count": 3}])));
     assert_eq!((&spec["request"], &spec["resource"]), (&asked, &asked));
     assert!(hub.settle(Some(&waiting)).is_empty(), "once");
