@@ -196,9 +196,11 @@ fn status_part(call: &Call, live: &Value, new: &mut Value) {
     }
 }
 
-/// A webhook that changes more than status and metadata changes nothing there.
-pub fn keep_all_but_status(live: &Value, new: &mut Value) {
-    restore(new, live, &["status", "metadata"]);
+/// A webhook that sees a write of the status changes nothing but status and metadata.
+pub fn after_webhooks(call: &Call, changed: bool, live: &Value, new: &mut Value) {
+    if changed && call.subresource == "status" {
+        restore(new, live, &["status", "metadata"]);
+    }
 }
 
 /// The time of a volume's phase: that of its change, unless the client names another one.

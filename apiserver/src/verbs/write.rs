@@ -141,10 +141,8 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value, has_some: bool) ->
     if r.is("", "pods") {
         pods::admit(core, value)?;
     }
-    match has_some {
-        true => kinds::apply_again(r, value),
-        false => kinds::apply(r, value),
-    }
+    let form: fn(&Resource, &mut Value) = if has_some { kinds::apply_again } else { kinds::apply };
+    form(r, value);
     if r.is("", "namespaces") {
         kinds::new_namespace(value);
     } else if r.is("", "pods") {
@@ -363,9 +361,7 @@ pub(super) async fn change(
     // A webhook that is interested in scaling sees the Scale, and may refuse it only.
     if call.subresource != "scale" {
         let changed = mutate(call, Operation::Update, Some(&live), &mut new).await?;
-        if changed && call.subresource == "status" {
-            settle::keep_all_but_status(&live, &mut new);
-        }
+        settle::after_webhooks(call, changed, &live, &mut new);
         unite_owners(call, &mut new, AFTER_ADMISSION);
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
