@@ -10,6 +10,7 @@ pub mod disk;
 pub mod feed;
 pub mod ids;
 pub mod incarnation;
+pub mod named;
 pub mod nesting;
 pub mod obj;
 pub mod packed;

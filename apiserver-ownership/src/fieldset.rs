@@ -185,20 +185,48 @@ pub fn shape<'s>(schema: Option<&'s Schema>, value: &Value) -> Shape<'s> {
     }
 }
 
+/// The `f:` element of a field.
+fn field_key(name: &str) -> String {
+    ["f:", name].concat()
+}
+
 /// The `k:` element of a list item.
 pub fn item_key(keys: &[Box<str>], items: Option<&Schema>, item: &Value) -> String {
+    let found = |key: &str| item.get(key).filter(|v| !v.is_null());
+    // Most lists have one key, which is a text.
+    if let [key] = keys
+        && let Some(Value::String(text)) = found(key)
+    {
+        let mut out = String::with_capacity(key.len() + text.len() + 9);
+        out.push_str("k:{");
+        push_text(key, &mut out);
+        out.push(':');
+        push_text(text, &mut out);
+        out.push('}');
+        return out;
+    }
     let mut out = Map::new();
     for key in keys {
-        let found = item.get(&**key).filter(|v| !v.is_null()).cloned();
         let default = || {
             let rules = items.and_then(|i| i.field(key)).and_then(|f| f.rules.as_ref());
             rules.and_then(|r| r.default.clone()).or_else(|| (&**key == "protocol").then(|| "TCP".into()))
         };
-        if let Some(v) = found.or_else(default) {
+        if let Some(v) = found(key).cloned().or_else(default) {
             out.insert(key.to_string(), v);
         }
     }
     format!("k:{}", Value::Object(out))
+}
+
+/// Appends a text as JSON has it.
+fn push_text(text: &str, out: &mut String) {
+    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Value::from(text).to_string());
+    }
 }
 
 /// Where the items of a list stand, by their `k:` elements; of two with one key the first.
@@ -217,7 +245,7 @@ pub fn of(schema: Option<&Schema>, value: &Value, parents: bool) -> Set {
         (Shape::Fields, Value::Object(map)) => {
             for (key, v) in map {
                 let inner = of(schema.and_then(|s| s.field(key)), v, parents);
-                out.insert(format!("f:{key}"), Value::Object(inner));
+                out.insert(field_key(key), Value::Object(inner));
             }
             if parents {
                 out.insert(".".into(), Value::Object(Map::new()));
@@ -278,7 +306,7 @@ pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> FieldChange {
     match (shape(schema, old), old, shape(schema, new), new) {
         (Shape::Fields, Value::Object(a), Shape::Fields, Value::Object(b)) => {
             for (key, bv) in b {
-                let element = || format!("f:{key}");
+                let element = || field_key(key);
                 let field = || schema.and_then(|s| s.field(key));
                 match a.get(key) {
                     None => {
@@ -291,7 +319,7 @@ pub fn diff(schema: Option<&Schema>, old: &Value, new: &Value) -> FieldChange {
             for (key, av) in a {
                 if !b.contains_key(key) {
                     let inner = of(schema.and_then(|s| s.field(key)), av, true);
-                    out.removed.insert(format!("f:{key}"), Value::Object(inner));
+                    out.removed.insert(field_key(key), Value::Object(inner));
                 }
             }
         }
@@ -422,6 +450,21 @@ mod tests {
         assert!(subtract(&mut less, &small) && subtract(&mut few, &large));
         assert_eq!(Value::Object(less), json!({"f:a": {}, "f:b": {"f:d": {}}, "f:e": {}, "f:x": {}}));
         assert_eq!(Value::Object(few), json!({"f:e": {"f:y": {}}, "f:z": {}}));
+    }
+
+    #[test]
+    fn the_key_of_an_item_is_json() {
+        let keys = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<Vec<Box<str>>>();
+        for name in ["a", "", "a b/c.d", "\"", "\\", "\u{1}", "\n", "\u{7f}", "é", "日本"] {
+            let want = format!("k:{}", json!({"name": name}));
+            assert_eq!(item_key(&keys(&["name"]), None, &json!({"name": name, "x": 1})), want);
+        }
+        assert_eq!(item_key(&keys(&["port"]), None, &json!({"port": 80})), "k:{\"port\":80}");
+        assert_eq!(
+            item_key(&keys(&["port", "protocol"]), None, &json!({"port": 80})),
+            "k:{\"port\":80,\"protocol\":\"TCP\"}"
+        );
+        assert_eq!(item_key(&keys(&["name"]), None, &json!({"name": null})), "k:{}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{addresses, overlaps};
 use fleet_apiserver_ground::tree::{at, list, number, text};
 use fleet_apiserver_schema::validate::{LABEL_VALUE, is_label_value};
 use fleet_resources::quantity;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -76,7 +76,8 @@ pub(crate) fn of_template(old: Option<&Value>, value: &Value, path: &[&str], pre
     if old.and_then(|old| at(old, path)).is_some_and(|before| before == template) {
         return Vec::new();
     }
-    let mut walk = Walk { whole: template, spec: &template["spec"], prefix, out: Vec::new() };
+    let notes = at(template, &["metadata", "annotations"]).and_then(Value::as_object);
+    let mut walk = Walk { notes, spec: &template["spec"], prefix, out: Vec::new() };
     walk.labels();
     walk.spreading();
     for (key, why) in OLD_NOTES {
@@ -102,6 +103,11 @@ pub(crate) fn of_template(old: Option<&Value>, value: &Value, path: &[&str], pre
     walk.selectors();
     walk.addresses();
     walk.out
+}
+
+/// True for a volume of this kind. It has few fields, so they are what is searched.
+fn is_kind(volume: &Value, kind: &str) -> bool {
+    volume.as_object().is_some_and(|fields| fields.iter().any(|(field, v)| field == kind && !v.is_null()))
 }
 
 fn has_seccomp(owner: &Value) -> bool {
@@ -137,8 +143,8 @@ impl fmt::Display for PortPlace {
 }
 
 struct Walk<'a> {
-    /// The template, or the pod.
-    whole: &'a Value,
+    /// Annotations of the template, or of the pod.
+    notes: Option<&'a Map<String, Value>>,
     spec: &'a Value,
     /// Path of the template, with a dot, or "".
     prefix: &'a str,
@@ -153,15 +159,14 @@ impl<'a> Walk<'a> {
 
     /// Says something of an annotation, if it is there.
     fn note(&mut self, key: &str, why: &str) {
-        if at(self.whole, &["metadata", "annotations", key]).is_some() {
+        if self.notes.is_some_and(|notes| notes.contains_key(key)) {
             self.out.push(format!("{}metadata.annotations[{key}]: {why}", self.prefix));
         }
     }
 
     fn labels(&mut self) {
-        let selector = self.spec.get("nodeSelector").filter(|selector| selector.is_object());
-        for (key, why) in selector.map_or(&[][..], |_| &OLD_LABELS) {
-            if selector.is_some_and(|selector| selector.get(key).is_some()) {
+        if let Some(selector) = self.spec.get("nodeSelector").and_then(Value::as_object) {
+            for (key, why) in OLD_LABELS.iter().filter(|(key, _)| selector.contains_key(*key)) {
                 self.say(&format!("nodeSelector[{key}]"), why);
             }
         }
@@ -213,10 +218,8 @@ impl<'a> Walk<'a> {
     fn volumes(&mut self) {
         let volumes = list(self.spec, &["volumes"]);
         for (i, volume) in volumes.iter().enumerate() {
-            for (kind, shown, why) in OLD_VOLUMES {
-                if volume.get(kind).is_some_and(|v| !v.is_null()) {
-                    self.say(&format!("volumes[{i}].{shown}"), why);
-                }
+            for (_, shown, why) in OLD_VOLUMES.iter().filter(|(kind, ..)| is_kind(volume, kind)) {
+                self.say(&format!("volumes[{i}].{shown}"), why);
             }
             if let Some(claim) = at(volume, &["ephemeral", "volumeClaimTemplate", "spec"]) {
                 let place = format!("{}spec.volumes[{i}].ephemeral.volumeClaimTemplate.spec", self.prefix);
@@ -259,24 +262,27 @@ impl<'a> Walk<'a> {
     }
 
     fn containers(&mut self) {
-        let noted = at(self.whole, &["metadata", "annotations"]).is_some();
         let whole = profile(self.spec);
         for (place, container) in self.each() {
             let name = text(container, &["name"]);
-            if noted && !has_seccomp(container) {
+            if self.notes.is_some() && !has_seccomp(container) {
                 self.note(&format!("{SECCOMP_CONTAINER}{name}"), SECCOMP_NOW);
             }
             // Of a pod itself this is said before its annotations become fields.
-            if noted && !self.prefix.is_empty() && profile(container).is_none() {
+            if let Some(notes) = self.notes
+                && !self.prefix.is_empty()
+                && profile(container).is_none()
+            {
                 let key = format!("{APP_ARMOR}{name}");
-                let note = at(self.whole, &["metadata", "annotations", key.as_str()]).and_then(Value::as_str);
+                let note = notes.get(&key).and_then(Value::as_str);
                 if note.is_some_and(|note| whole.is_none() || profile_of_note(note) != whole) {
                     self.note(&key, APP_ARMOR_NOW);
                 }
             }
+            let resources = container.get("resources");
             for name in ["memory", "ephemeral-storage"] {
                 for part in ["limits", "requests"] {
-                    let amounts = at(container, &["resources", part]);
+                    let amounts = resources.and_then(|resources| resources.get(part));
                     self.amount(amounts, name, format_args!("{place}.resources.{part}"));
                 }
             }

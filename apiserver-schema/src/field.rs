@@ -8,7 +8,7 @@ use crate::validate::{self, NameRule};
 use fleet_apiserver_cel::cause::Cause;
 use fleet_apiserver_cel::go_text;
 use serde_json::Value;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 /// Where causes are noted.
@@ -34,12 +34,26 @@ enum Step<'a> {
 }
 
 /// One field of an object: `'v` is the tree, `'p` the way to this field.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct At<'v, 'p> {
     value: &'v Value,
     parent: Option<&'p At<'v, 'p>>,
     step: Step<'p>,
     causes: &'v Causes,
+    /// Marks of the fields that are there, once one was asked for.
+    fields: Cell<u64>,
+}
+
+/// Set once the marks are known.
+const MARKED: u64 = 1 << 63;
+/// Fields of an object that is marked at most.
+const MOST_MARKED: usize = 48;
+
+/// The mark of a name. Most names of fields that are looked for in vain have another one than those that are there.
+fn mark(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let (first, last) = (bytes.first().copied().unwrap_or(0), bytes.last().copied().unwrap_or(0));
+    1 << ((bytes.len() * 37 + usize::from(first) * 11 + usize::from(last) * 5) % 63)
 }
 
 fn cut(text: &str) -> &str {
@@ -49,35 +63,49 @@ fn cut(text: &str) -> &str {
 impl<'v, 'p> At<'v, 'p> {
     /// The whole object.
     pub fn root(value: &'v Value, causes: &'v Causes) -> At<'v, 'p> {
-        At { value, parent: None, step: Step::Field(""), causes }
+        At { value, parent: None, step: Step::Field(""), causes, fields: Cell::new(0) }
     }
 
     /// A field below this one; a dotted path goes further down. A missing field is null.
     pub fn at<'b>(&'b self, field: &'b str) -> At<'v, 'b> {
-        let below = |value: &'v Value, key: &str| value.as_object()?.get(key);
-        let value = match field.bytes().any(|letter| letter == b'.') {
-            false => below(self.value, field),
-            true => field.split('.').try_fold(self.value, below),
+        let value = match field.bytes().position(|letter| letter == b'.') {
+            None => self.field(field),
+            Some(dot) => {
+                let mut below = field[dot + 1..].split('.');
+                self.field(&field[..dot])
+                    .and_then(|value| below.try_fold(value, |value, key| value.as_object()?.get(key)))
+            }
         };
-        At {
-            value: value.unwrap_or(&NOTHING),
-            parent: Some(self),
-            step: Step::Field(field),
-            causes: self.causes,
+        self.below(value.unwrap_or(&NOTHING), Step::Field(field))
+    }
+
+    /// What is at a field, found by looking at the names that are there once.
+    fn field(&self, name: &str) -> Option<&'v Value> {
+        let map = self.value.as_object()?;
+        if map.len() <= MOST_MARKED {
+            if self.fields.get() == 0 {
+                self.fields.set(map.keys().fold(MARKED, |all, key| all | mark(key)));
+            }
+            if self.fields.get() & mark(name) == 0 {
+                return None;
+            }
         }
+        map.get(name)
+    }
+
+    fn below<'b>(&'b self, value: &'v Value, step: Step<'b>) -> At<'v, 'b> {
+        At { value, parent: Some(self), step, causes: self.causes, fields: Cell::new(0) }
     }
 
     /// A field of this name with a value from elsewhere.
     pub fn beside<'b>(&'b self, field: &'b str, value: Option<&'v Value>) -> At<'v, 'b> {
-        let value = value.unwrap_or(&NOTHING);
-        At { value, parent: Some(self), step: Step::Field(field), causes: self.causes }
+        self.below(value.unwrap_or(&NOTHING), Step::Field(field))
     }
 
     /// The items of a list.
     pub fn items<'b>(&'b self) -> impl Iterator<Item = At<'v, 'b>> {
         let list = self.value.as_array().map(Vec::as_slice).unwrap_or_default();
-        let step = |(i, value)| At { value, parent: Some(self), step: Step::Item(i), causes: self.causes };
-        list.iter().enumerate().map(step)
+        list.iter().enumerate().map(|(i, value)| self.below(value, Step::Item(i)))
     }
 
     /// The entries of a map that users choose the keys of.
@@ -88,7 +116,7 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// The value of an entry, at a place that is shown under this key.
     pub fn entry<'b>(&'b self, shown: &'b str, value: &'v Value) -> At<'v, 'b> {
-        At { value, parent: Some(self), step: Step::Key(shown), causes: self.causes }
+        self.below(value, Step::Key(shown))
     }
 
     /// A place in this list or map that is not there to be looked at.

@@ -3,6 +3,7 @@
 use crate::pattern::Pattern;
 use crate::presence::Presence;
 use flate2::read::GzDecoder;
+use fleet_apiserver_ground::named::Named;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::io::Read;
@@ -86,8 +87,8 @@ pub struct Schema {
     def: Option<u32>,
     /// JSON type.
     pub ty: Type,
-    /// Known fields, sorted by name.
-    props: Vec<(Box<str>, Schema)>,
+    /// Known fields.
+    props: Named<Schema>,
     /// Values of a map.
     pub additional: Option<Box<Schema>>,
     /// Items of a list.
@@ -136,9 +137,9 @@ impl Schema {
     /// Schema of one field, and when it is written.
     pub fn field_and_presence(&self, name: &str) -> (Option<&Schema>, Option<Presence>) {
         let node = self.get();
-        match node.props.binary_search_by(|(k, _)| (**k).cmp(name)) {
-            Ok(i) => (Some(&node.props[i].1), node.presence_of_props.get(i).copied().flatten()),
-            Err(_) => (node.additional.as_deref(), node.presence(name)),
+        match node.props.find(name) {
+            Some((i, schema)) => (Some(schema), node.presence_of_props.get(i).copied().flatten()),
+            None => (node.additional.as_deref(), node.presence(name)),
         }
     }
 
@@ -161,16 +162,13 @@ impl Schema {
     #[inline]
     pub fn field(&self, name: &str) -> Option<&Schema> {
         let node = self.get();
-        match node.props.binary_search_by(|(k, _)| (**k).cmp(name)) {
-            Ok(i) => Some(&node.props[i].1),
-            Err(_) => node.additional.as_deref(),
-        }
+        node.props.get(name).or(node.additional.as_deref())
     }
 
     /// Known fields.
     #[inline]
     pub fn properties(&self) -> impl Iterator<Item = (&str, &Schema)> {
-        self.get().props.iter().map(|(k, v)| (&**k, v))
+        self.get().props.iter()
     }
 
     /// True for an object with neither known fields nor a value schema.
@@ -210,7 +208,7 @@ impl Schema {
             ("kind", Schema { ty: Type::String, ..Schema::default() }),
             ("metadata", Schema::builtin(OBJECT_META)),
         ] {
-            schema.put(name, sub);
+            schema.props.put(name, sub);
         }
         schema
     }
@@ -220,13 +218,6 @@ impl Schema {
         self.presence_of_props = self.props.iter().map(|(name, _)| self.presence(name)).collect();
         let stays = |presence: &Presence| matches!(presence, Presence::Struct | Presence::Always(_));
         self.always = self.presence.iter().filter(|(_, presence)| stays(presence)).cloned().collect();
-    }
-
-    fn put(&mut self, name: &str, sub: Schema) {
-        match self.props.binary_search_by(|(k, _)| (**k).cmp(name)) {
-            Ok(i) => self.props[i].1 = sub,
-            Err(i) => self.props.insert(i, (name.into(), sub)),
-        }
     }
 }
 
@@ -268,7 +259,6 @@ fn parse(node: &Value, index: &HashMap<Box<str>, u32>, depth: usize) -> Schema {
     s.nullable = flag("nullable");
     if let Some(Value::Object(props)) = map.get("properties") {
         s.props = props.iter().map(|(k, v)| (k.as_str().into(), parse(v, index, depth + 1))).collect();
-        s.props.sort_by(|a, b| a.0.cmp(&b.0));
     }
     match map.get("additionalProperties") {
         Some(Value::Bool(true)) => {
@@ -404,11 +394,7 @@ fn builtin() -> &'static Builtin {
             schema.set_presence(presence(artefact.get("go").and_then(|go| go.get(name))));
             schema
         };
-        let mut parsed: Vec<Schema> = defs.iter().map(one).collect();
-        for s in &mut parsed {
-            s.props.shrink_to_fit();
-        }
-        Builtin { defs: parsed, index }
+        Builtin { defs: defs.iter().map(one).collect(), index }
     })
 }
 

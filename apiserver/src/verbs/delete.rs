@@ -117,6 +117,7 @@ fn shows_what_is_gone(r: &Resource) -> bool {
             kind,
             "persistentvolumeclaims"
                 | "persistentvolumes"
+                | "pods"
                 | "podtemplates"
                 | "resourcequotas"
                 | "serviceaccounts"
@@ -156,16 +157,14 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             let status = if o.cascades { StatusCode::ACCEPTED } else { StatusCode::OK };
             read::object_response(call, status, &obj)
         }
-        Done::Gone(obj) if r.is("", "pods") => {
+        Done::Gone(obj) if r.is("", "pods") && !obj.deleting() => {
             // Shown as marked, though it was never stored so.
+            let generation = obj.number(&["metadata", "generation"]) + 1;
             let mut value = obj.full();
-            if !obj.deleting() {
-                let generation = obj.number(&["metadata", "generation"]) + 1;
-                let meta = tree::meta(&mut value);
-                meta.insert("deletionTimestamp".into(), call.core.clock.stamp().into());
-                meta.insert("deletionGracePeriodSeconds".into(), 0.into());
-                meta.insert("generation".into(), generation.into());
-            }
+            let meta = tree::meta(&mut value);
+            meta.insert("deletionTimestamp".into(), call.core.clock.stamp().into());
+            meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+            meta.insert("generation".into(), generation.into());
             read::value_in_form(call, StatusCode::OK, value)
         }
         Done::Gone(obj) if shows_what_is_gone(r) => read::object_response(call, StatusCode::OK, &obj),

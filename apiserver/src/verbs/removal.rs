@@ -121,9 +121,8 @@ enum Removal {
 }
 
 fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Removal {
-    let meta = &old.at(&["metadata"]).unwrap_or_default();
-    let deleting = meta.get("deletionTimestamp").is_some();
-    let mut finalizers: Vec<Value> = tree::list(meta, &["finalizers"]).to_vec();
+    let deleting = old.deleting();
+    let mut finalizers = old.list(&["metadata", "finalizers"]);
     let before = finalizers.len();
     let has = |list: &[Value], f: &str| list.iter().any(|x| x == f);
     let (foreground, orphan) = ("foregroundDeletion", "orphan");
@@ -155,7 +154,7 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Removal {
     let namespace = r.is("", "namespaces");
     let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
     if deleting {
-        let left = tree::number(meta, &["deletionGracePeriodSeconds"]);
+        let left = old.number(&["metadata", "deletionGracePeriodSeconds"]);
         if grace < left {
             if grace == 0 && finalizers.is_empty() {
                 return Removal::Remove;
