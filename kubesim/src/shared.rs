@@ -242,7 +242,6 @@ fn policy(story: &Story) -> Value {
         "metadata": {"name": "gangs", "namespace": "default"},
         "spec": {
             "podScheduling": story.pod_scheduling,
-            "propagateDeps": true,
             // A run whose pods a kubelet refused, because another scheduler was faster, is retried.
             "propagateDeps": true,
             "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}},

@@ -53,11 +53,14 @@ impl Core {
         if effects.capacity {
             self.note_capacity();
         }
+        let mut gates = effects.gates;
         if effects.freed {
             self.dirty.append(&mut self.waiting);
+            // A node may admit its pods again, or pods in its places may be gone.
+            gates.extend(self.shared.told.keys().cloned());
         }
         let now = Instant::now();
-        self.open_gates(&effects.gates, now);
+        self.open_gates(&gates, now);
         while self.rechecks.first().is_some_and(|(at, _)| *at <= now) {
             self.dirty.extend(self.rechecks.pop_first().map(|(_, key)| key));
         }

@@ -5,7 +5,8 @@ use fleet_agent_ground::{
 use fleet_scheduler::{Action, Config, Phase};
 use serde_json::json;
 
-use fleet_member_state::testing;
+use fleet_api::names;
+use fleet_member_state::{Hold, testing};
 
 use super::*;
 use fleet_agent_fixture::Fixture;
@@ -310,4 +311,28 @@ async fn the_rest_of_a_gang_is_bound_after_a_restart_whatever_is_heard_first() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_gate_opens_when_its_node_admits_pods_again() {
+    let fixture = Fixture::new(&[]).await;
+    let mut core = core(crate::fixture::context(&fixture));
+    let (open, mut cordoned) = (testing::node("n1 8"), testing::node("n1 8"));
+    cordoned.spec.unschedulable = true;
+    let member = Member { nodes: vec![open.clone()], ..Member::default() };
+    member.heard(0).into_iter().for_each(|change| core.apply(change));
+    let places = [("w".to_owned(), vec!["n1".to_owned()])].into();
+    core.state.add_hold(Hold::new("r", &testing::reservation("r", "u", 1, &["w 1 4"]).spec, &places));
+    core.apply(CoreChange::Node(Event::Apply(cordoned)));
+    let text = format!("p: gate={} reservation=r component=w size=1 gpu=4", names::PLACES_GATE);
+    let mut pod = testing::pod(&text);
+    pod.spec.scheduler_name = Some("default-scheduler".to_owned());
+    core.apply(CoreChange::Pod(Event::Apply(pod)));
+    core.decide();
+    let released =
+        |core: &Core| core.lazy.iter().any(|lazy| matches!(lazy, Lazy::Release(name, _) if name == "r"));
+    assert!(!released(&core), "{:?}", core.shared.told);
+    core.apply(CoreChange::Node(Event::Apply(open)));
+    core.decide();
+    assert!(released(&core), "{:?}", core.shared.told);
 }

@@ -69,8 +69,9 @@ impl Book {
         for name in std::mem::take(&mut self.placeless) {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
             let ReservationState::Held(status) = &mut entry.verdict else { continue };
-            // Its pods were placed without it.
+            // Pods of it were placed without it. If they go again, it needs places again.
             if state.is_placed(&name) {
+                self.placeless.insert(name);
                 continue;
             }
             match plan(&name, &entry.spec, state, now, next_report) {
@@ -159,5 +160,21 @@ mod tests {
         assert!(book.replan(&mut state, Timestamp::UNIX_EPOCH, 9) && !book.has_placeless());
         assert_eq!(used(&state), "n1 4/1, n2 4/1");
         assert!(verdict(&book).starts_with("held {\"w\": [\"n1\", \"n2\"]}: "), "{}", verdict(&book));
+    }
+
+    #[test]
+    fn a_gang_that_was_placed_in_part_and_gave_way_gets_places_again() {
+        let (mut book, mut state, anew) = held(&["n1 4", "n2 4"], &["x: gpu=4 node=n1"], true);
+        assert!(!anew && book.has_placeless());
+        // Behind its gate until its places were lost: the cluster's scheduler has bound one of two pods.
+        let mut bound = pod("p: reservation=r component=w gpu=4 node=n2");
+        bound.spec.scheduler_name = Some("default-scheduler".into());
+        state.apply_pod(&bound);
+        assert!(state.is_placed("r"), "{bound:?}");
+        state.remove_pod(&fleet_member_state::testing::key("x"));
+        assert!(!book.replan(&mut state, Timestamp::UNIX_EPOCH, 9), "its pods have a place");
+        state.remove_pod(&fleet_member_state::testing::key("p"));
+        assert!(book.replan(&mut state, Timestamp::UNIX_EPOCH, 10) && !book.has_placeless());
+        assert_eq!(used(&state), "n1 4/1, n2 4/1");
     }
 }
