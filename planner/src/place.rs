@@ -164,8 +164,8 @@ impl Places for ClusterPlaces<'_> {
 /// The clusters that a job may use, best first; or why there is none.
 fn ranked(rooms: &Rooms, open: &mut OpenClusters, job: &Job) -> Result<Vec<String>, Waiting> {
     let open = open.of(rooms, &job.shape).as_ref().map_err(|why| {
-        let message = format!("no cluster admits {}: {why}", job.id);
-        Waiting::new(Reason::ClusterNotAdmitted, message)
+        // It is told to all jobs of this shape, so it names none.
+        Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster admits it: {why}"))
     })?;
     let candidate = |(name, group): &'_ (String, usize)| {
         let (name, room) = rooms.get_key_value(name).filter(|(name, _)| !job.barred.contains_key(*name))?;

@@ -16,7 +16,6 @@ fn the_walkthrough_tree_is_accepted_with_warnings() {
     let sentences: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(sentences.join("\n"), @r"
     quota root, max[cpu]: found 999900; allowed: max equal to min, here 9999; the max is the capacity
-    quota root, max[kube-queue/max-jobs]: found 10000000000; allowed: max equal to min, here nothing; the max is the capacity
     quota root, max[memory]: found 400000Gi; allowed: max equal to min, here 40Gi; the max is the capacity
     quota root, max[nvidia.com/gpu]: found 100000; allowed: max equal to min, here nothing; the max is the capacity
     quota root/child-2, min: found nothing; allowed: a min for each node; without one nothing is guaranteed

@@ -14,7 +14,8 @@ pub(crate) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning
     if !root.name.is_empty() && root.name != "root" {
         found.push(TreeWarning::advice("root", "name", &root.name, "root; that name is used"));
     }
-    for (name, max) in &root.max {
+    // A number of jobs is no capacity, and has no min.
+    for (name, max) in root.max.iter().filter(|(name, _)| *name != MAX_JOBS) {
         let min = root.min.get(name);
         if min != Some(max) {
             let min = min.map_or("nothing", String::as_str);

@@ -223,13 +223,15 @@ fn lines(
         lines.push(("", why.message.clone()));
     }
     if let Some(unit) = unit {
-        let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
         let position = said.position.map(|at| format!(", position {} of {} in this queue", at.place, at.of));
-        lines.push(("Queue", format!("{queue}{}", position.unwrap_or_default())));
+        let queue = unit.spec.queue.as_ref().map(|queue| format!("{queue}{}", position.unwrap_or_default()));
+        lines.push(("Queue", queue.unwrap_or_else(|| "none".to_string())));
     }
     let components: Vec<String> =
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
-    lines.push(("Requests", format!("{} in [{}]", entry.total, components.join(" "))));
+    let total = Some(entry.total.to_string()).filter(|total| !total.is_empty());
+    let total = total.unwrap_or_else(|| "nothing".to_string());
+    lines.push(("Requests", format!("{total} in [{}]", components.join(" "))));
     lines.push(("Priority", spec.priority.to_string()));
     let labels = std::iter::once("Policy").chain(std::iter::repeat(""));
     lines.extend(labels.zip(policy.iter().cloned()));

@@ -307,7 +307,16 @@ fn container_requests(container: &Value, path: impl Fn() -> String) -> Result<Re
     let mut asked = amounts(&resources["limits"], || format!("{}.limits", path()))?;
     // An explicit request of zero counts as zero, so names are compared, not amounts.
     for (name, value) in resources["requests"].as_object().into_iter().flatten() {
-        asked.set(name.as_str(), amount(name, value, || format!("{}.requests", path()))?);
+        let found = amount(name, value, || format!("{}.requests", path()))?;
+        // No API server takes such a pod.
+        if resources["limits"].get(name).is_some() && found > asked.get(name) {
+            return Err(WorkloadError::Field {
+                path: format!("{}.requests.{name}", path()),
+                found: text_of(value),
+                allowed: "at most the limit of this resource",
+            });
+        }
+        asked.set(name.as_str(), found);
     }
     Ok(asked)
 }
@@ -321,10 +330,7 @@ fn amounts(list: &Value, path: impl Fn() -> String) -> Result<Resources, Workloa
 }
 
 fn amount(name: &str, value: &Value, path: impl Fn() -> String) -> Result<i64, WorkloadError> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let text = text_of(value);
     let amount =
         quantity::parse(name, &text).map_err(|source| WorkloadError::Quantity { path: path(), source })?;
     if amount < 0 {
@@ -335,6 +341,11 @@ fn amount(name: &str, value: &Value, path: impl Fn() -> String) -> Result<i64, W
         });
     }
     Ok(amount)
+}
+
+/// A quantity as it was written: as a text or as a number.
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn list<'v>(spec: &'v Value, field: &str) -> &'v [Value] {

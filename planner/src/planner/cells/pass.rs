@@ -282,7 +282,7 @@ impl Planner {
             return Err(Waiting::new(Reason::ClusterNotReady, message));
         }
         let open = self.open.of(&self.rooms, &job.shape).as_ref().map_err(|why| {
-            Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster admits {}: {why}", job.id))
+            Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster admits it: {why}"))
         })?;
         let barred = open.iter().find_map(|(name, _)| job.barred.get(name));
         let usable = open.iter().filter(|(name, _)| {

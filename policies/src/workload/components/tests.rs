@@ -156,6 +156,31 @@ fn a_name_that_pods_cannot_carry() {
 }
 
 #[test]
+fn a_request_above_its_limit_is_refused() {
+    let job = |requests: Value, limits: Value| {
+        let container =
+            json!({"name": "c", "image": "i", "resources": {"requests": requests, "limits": limits}});
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    let refused = |requests: Value, limits: Value| {
+        components(WorkloadKind::BatchJob, &job(requests, limits)).unwrap_err().to_string()
+    };
+    let place = "spec.template.spec.containers[0].resources.requests";
+    let allowed = "allowed: at most the limit of this resource";
+    let found = refused(json!({"cpu": 4}), json!({"cpu": "3999m"}));
+    assert_eq!(found, format!("{place}.cpu: found 4; {allowed}"));
+    let found = refused(json!({"nvidia.com/gpu": "2"}), json!({"nvidia.com/gpu": 1, "cpu": 8}));
+    assert_eq!(found, format!("{place}.nvidia.com/gpu: found 2; {allowed}"));
+    for (requests, limits) in [
+        (json!({"cpu": 4}), json!({"cpu": "4000m"})),
+        (json!({"cpu": 4}), json!({})),
+        (json!({"cpu": 0}), json!({"cpu": 4, "memory": "1Gi"})),
+    ] {
+        components(WorkloadKind::BatchJob, &job(requests, limits)).unwrap();
+    }
+}
+
+#[test]
 fn a_number_of_pods_that_nothing_could_hold_is_refused() {
     let refused = |kind: WorkloadKind, spec: Value, expected: &str| {
         let error = components(kind, &json!({"spec": spec})).unwrap_err().to_string();

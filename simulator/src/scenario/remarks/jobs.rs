@@ -45,7 +45,7 @@ fn walk(value: &Value, path: &str, known: &Known, found: &mut Vec<String>) {
                             let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
                             found.push(format!(
                                 "{path}: found {class:?}; allowed: a PriorityClass of this file, which has {known}; \
-                                 it counts as priority 0"
+                                 a job that names another one is refused"
                             ));
                         }
                     }
