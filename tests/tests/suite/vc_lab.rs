@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use fleet_api::names;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Kubectl, Polled, TestFleet,
+    ApiServers, FleetSpec, Kubectl, Polled, TestFleet,
     kubectl::{Said, Shell},
     process::fleet_binary,
     wait_for,
@@ -433,8 +433,11 @@ async fn job_7_as_shipped_and_with_both_its_tasks() -> anyhow::Result<()> {
         (&json!(1), &json!("RUNNING")),
         "{job}"
     );
-    let said = lab.ok(&format!("pai logs {first}")).await?;
-    assert_eq!(said, "pod bob-job-config-5-r2-train-0 is simulated and writes no log\n");
+    // A real server asks the kubelet of the node, and a hollow node has none that answers.
+    if !ApiServers::from_env()?.are_real() {
+        let said = lab.ok(&format!("pai logs {first}")).await?;
+        assert_eq!(said, "pod bob-job-config-5-r2-train-0 is simulated and writes no log\n");
+    }
     let said = lab.run(&format!("pai logs {first} --role ps")).await?;
     assert!(!said.succeeded() && said.stderr.contains("allowed: train"), "{said}");
     let said = lab.run(&format!("pai logs {first} --index 1")).await?;

@@ -216,8 +216,12 @@ async fn with_a_queue() -> anyhow::Result<()> {
     assert!(said.table().column("AGE").into_iter().all(is_age), "{said}");
     let cluster = stage.where_is("pytorch-test").await?;
     stage.members_show("pytorch-test", &cluster).await?;
-    let queue = kubectl.ok("fleet queue").await?.table();
-    assert_eq!([queue.cell("child-2", "WAITING"), queue.cell("child-2", "RUNNING")], ["1", "1"]);
+    // Queues are summed up a moment later.
+    let is_told = |said: &Said| {
+        let queue = said.table();
+        [queue.cell("child-2", "WAITING"), queue.cell("child-2", "RUNNING")] == ["1", "1"]
+    };
+    kubectl.until("fleet queue", WITHIN, is_told).await?;
 
     // A second tree is refused by its condition, and the first one stays in force.
     let other = "name: other";
