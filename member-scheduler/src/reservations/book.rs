@@ -272,12 +272,17 @@ impl Book {
     }
 
     /// The Work of this binding and epoch has arrived: its hold no longer expires. This is not written,
-    /// because the Work and its effects show it.
+    /// because the Work and its effects show it. A hold that lapsed while the Work was on its way is planned again
+    /// ([`Book::replan`]): pods behind gates would wait for its places.
     pub fn consume(&mut self, binding_uid: &str, epoch: i64) {
         for name in self.names_of(binding_uid) {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
                 continue;
             };
+            if let Some(status) = entry.lapsed() {
+                entry.verdict = ReservationState::Held(status);
+                self.placeless.insert(name.clone());
+            }
             if !matches!(entry.verdict, ReservationState::Held(_)) {
                 continue;
             }

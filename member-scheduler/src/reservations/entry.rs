@@ -117,6 +117,14 @@ pub(crate) struct HoldWritten {
 }
 
 impl ReservationEntry {
+    /// If its places have expired: the status of a hold that has none at present. One on cells is not held again: its
+    /// cells are the hub's to give.
+    pub fn lapsed(&self) -> Option<ReservationStatus> {
+        let ReservationState::Closed(status) = &self.verdict else { return None };
+        let is_expired = status.phase == Some(ReservationPhase::Expired) && self.spec.cell_nodes.is_empty();
+        is_expired.then(|| ReservationStatus { phase: Some(ReservationPhase::Reserved), ..status.clone() })
+    }
+
     /// Desired state that is not written yet.
     pub fn difference(&self, name: &str) -> Option<HoldWrite> {
         let (copy, answer) = match &self.verdict {

@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn a_job_whose_hold_lapsed_on_its_way_gets_places_when_there_is_room_again() {
+        let (mut book, mut state, _) = held(&["n1 4", "n2 4"], &["x: gpu=4 node=n1"], false);
+        assert!(verdict(&book).starts_with("Some(Expired)"), "{}", verdict(&book));
+        book.consume("u", 1);
+        assert!(book.has_placeless());
+        assert!(!book.replan(&mut state, Timestamp::UNIX_EPOCH, 9) && book.has_placeless());
+        state.remove_pod(&fleet_member_state::testing::key("x"));
+        assert!(book.replan(&mut state, Timestamp::UNIX_EPOCH, 10) && !book.has_placeless());
+        assert_eq!(used(&state), "n1 4/1, n2 4/1");
+        assert!(verdict(&book).starts_with("held {\"w\": [\"n1\", \"n2\"]}: "), "{}", verdict(&book));
+    }
+
+    #[test]
     fn a_gang_that_was_placed_in_part_and_gave_way_gets_places_again() {
         let (mut book, mut state, anew) = held(&["n1 4", "n2 4"], &["x: gpu=4 node=n1"], true);
         assert!(!anew && book.has_placeless());
