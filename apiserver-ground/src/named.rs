@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn names_with_one_slot_are_found_in_their_order() {
-        // They differ in a bit of the hash that no mask of this size keeps.
+        // The last twelve bits of their hashes are equal, and fewer choose the slot.
         let names: Vec<String> =
             (0..1_000_000).map(|n| n.to_string()).filter(|name| hash(name.as_bytes()) & 0xfff == 7).collect();
         assert!(names.len() > LONGEST);
